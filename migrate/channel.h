@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One byte stream between two ends (TCP or UNIX socket, or a pair of pipes), driven by an io_uring of its
+ * own. Every wait has a deadline and can be cancelled. One thread uses a channel at a time. */
+#ifndef MIGRATE_CHANNEL_H
+#define MIGRATE_CHANNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "vmm/base/error.h"
+
+struct channel;
+
+struct channel_options {
+    uint64_t deadline_ns; /* longest wait in which no byte moves */
+    int cancel_fd;        /* an eventfd: once readable, every call fails with -ECANCELED; -1 = none */
+};
+
+/* Takes over both descriptors (they may be equal); closes them on failure too. Sockets get keep-alive,
+ * TCP_NODELAY and TCP_USER_TIMEOUT = deadline. */
+int channel_open(struct channel **out, int in_fd, int out_fd, const struct channel_options *options,
+                 struct error *err);
+/* Closes the descriptors. NULL is fine. */
+void channel_close(struct channel *channel);
+
+/* Sends or receives all bytes of the vectors (which are consumed: base and len change). On return nothing is
+ * in flight: the memory is the caller's again, whatever the result.
+ * -ETIMEDOUT: no byte moved for deadline_ns. -ECANCELED. -ECONNRESET: the peer closed (for a receive, with the
+ * byte offset in the line). Other -errno from the kernel. At most 1024 vectors. */
+int channel_send(struct channel *channel, struct iovec *vectors, unsigned nvectors,
+                 struct error *err);
+int channel_receive(struct channel *channel, struct iovec *vectors, unsigned nvectors,
+                    struct error *err);
+
+/* Waits until a byte can be received: 1; or the time is over: 0; or -errno as above. */
+int channel_wait_readable(struct channel *channel, uint64_t timeout_ns, struct error *err);
+
+/* Bytes moved so far: the offset that errors name. */
+uint64_t channel_sent_bytes(const struct channel *channel);
+uint64_t channel_received_bytes(const struct channel *channel);
+
+/* From now on cancellation is ignored: used from COMMIT on. */
+void channel_forget_cancel(struct channel *channel);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The source's engine: pre-copy rounds, pause, last round, handover. */
+#ifndef MIGRATE_PRECOPY_H
+#define MIGRATE_PRECOPY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "migrate/channel.h"
+#include "migrate/endpoint.h"
+#include "migrate/progress.h"
+#include "vmm/base/error.h"
+
+#define PRECOPY_DOWNTIME_LIMIT_NS (50ull * 1000 * 1000)
+#define PRECOPY_CHUNK_PAGES       16384u
+#define MIGRATE_DEADLINE_NS       (10ull * 1000 * 1000 * 1000)
+
+struct precopy_options {
+    uint64_t downtime_limit_ns;
+    uint64_t max_bandwidth; /* bytes/s over the link, 0 = unlimited */
+    uint32_t chunk_pages;   /* claim granularity, a multiple of 64 */
+    bool check_only;        /* stop after the destination accepted the machine */
+};
+
+enum precopy_outcome {
+    PRECOPY_COMPLETED, /* the guest runs at the destination */
+    PRECOPY_ACCEPTED,  /* check_only: the destination would take the guest */
+    PRECOPY_FAILED,    /* nothing changed hands: the guest is as before, here */
+    PRECOPY_CANCELLED, /* as FAILED, because somebody asked for it */
+    PRECOPY_IN_DOUBT,  /* COMMIT was submitted, RUNNING never came: the guest stays paused here */
+};
+
+/* Runs a whole migration in the calling thread. The channel is connected and stays the caller's. err gets one
+ * line with the phase for FAILED and IN_DOUBT. The progress is current at every moment. */
+enum precopy_outcome precopy_run(const struct migrate_source *source, struct channel *channel,
+                                 const struct precopy_options *options, struct progress *progress,
+                                 struct error *err);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a migration has done so far, written by its engine, read by anyone. */
+#ifndef MIGRATE_PROGRESS_H
+#define MIGRATE_PROGRESS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PROGRESS_MAX_ROUNDS 64
+
+/* In the order in which a migration goes through them. */
+enum progress_phase {
+    PROGRESS_CONNECT, /* no byte exchanged yet */
+    PROGRESS_HELLO,   /* versions, session */
+    PROGRESS_MACHINE, /* the destination builds or refuses the machine */
+    PROGRESS_ROUNDS,  /* pre-copy, the guest runs */
+    PROGRESS_PAUSE,   /* stopping the guest */
+    PROGRESS_FINAL,   /* last pages */
+    PROGRESS_STATE,   /* vCPU and device state */
+    PROGRESS_READY,   /* waiting for the destination's READY */
+    PROGRESS_COMMIT,  /* COMMIT submitted: this side never resumes by itself */
+    PROGRESS_DONE,
+};
+
+struct progress_round {
+    uint64_t dirty_pages; /* pages claimed: data and zero */
+    uint64_t zero_pages;
+    uint64_t sent_bytes;  /* everything that went over the link in this round */
+    uint64_t ns;
+};
+
+/* A consistent copy of the counters; times are CLOCK_MONOTONIC nanoseconds. */
+struct progress_view {
+    enum progress_phase phase;
+    uint64_t total_bytes;     /* guest RAM */
+    uint64_t sent_bytes;      /* over the link, all records */
+    uint64_t remaining_bytes; /* of the round that is under way, then what the last sync found */
+    uint64_t nrounds;         /* rounds begun; 0 before the first */
+    uint64_t bandwidth;       /* bytes/s, recent */
+    uint64_t dirty_rate;      /* pages/s, last round */
+    uint64_t predicted_downtime_ns;
+    uint64_t started_ns;
+    uint64_t rounds_started_ns; /* 0 until setup is over */
+    uint64_t paused_ns;         /* 0 until the pause */
+    uint64_t running_ns;        /* the destination's RUNNING (or the resume) seen; 0 until then */
+    uint64_t ended_ns;          /* 0 while under way */
+    uint64_t resumed_at_ns;     /* by the destination's clock: comparable on one host only */
+    uint64_t data_pages;
+    uint64_t zero_pages;
+    /* The last PROGRESS_MAX_ROUNDS rounds: round r is at r % PROGRESS_MAX_ROUNDS. */
+    struct progress_round rounds[PROGRESS_MAX_ROUNDS];
+};
+
+struct progress {
+    pthread_mutex_t lock;
+    struct progress_view view;
+};
+
+void progress_init(struct progress *progress);
+void progress_destroy(struct progress *progress);
+/* Copies the counters. Any thread. */
+void progress_get(struct progress *progress, struct progress_view *view);
+/* Engine side: brackets a change of progress->view. */
+struct progress_view *progress_begin(struct progress *progress);
+void progress_end(struct progress *progress);
+void progress_set_phase(struct progress *progress, enum progress_phase phase);
+/* "before hello", "in round 3", "after the state was sent" …: for messages. */
+const char *progress_phase_name(enum progress_phase phase);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The destination's engine: builds the machine, takes pages straight into its RAM, takes over. */
+#ifndef MIGRATE_RECEIVE_H
+#define MIGRATE_RECEIVE_H
+
+#include "migrate/channel.h"
+#include "migrate/endpoint.h"
+#include "migrate/progress.h"
+#include "vmm/base/error.h"
+
+enum receive_outcome {
+    RECEIVE_RUNNING,   /* the guest is owned here: sink->run() was called */
+    RECEIVE_CHECKED,   /* the peer only asked whether the machine would be accepted */
+    RECEIVE_STRANGER,  /* the peer never spoke our protocol: nothing was built */
+    RECEIVE_DISCARDED, /* the migration failed before COMMIT: the sink was discarded */
+};
+
+/* Serves one connection in the calling thread. The channel stays the caller's. err gets one line for STRANGER
+ * and DISCARDED; the peer is told the reason where it still listens. */
+enum receive_outcome receive_run(const struct migrate_sink *sink, struct channel *channel,
+                                 struct progress *progress, struct error *err);
+
+#endif

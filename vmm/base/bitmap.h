@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Bitmaps of 64-bit words, one bit per page, as KVM's dirty log has them, and the walk that turns
+ * them into runs of pages. A bitmap of nbits has bitmap_words(nbits) words; bits past nbits in the
+ * last word are never looked at, whoever set them.
+ *
+ * Plain functions are not atomic. The *_atomic ones are for bitmaps that device threads mark while
+ * another thread harvests. */
+#ifndef VMM_BASE_BITMAP_H
+#define VMM_BASE_BITMAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BITMAP_WORD_BITS 64u
+
+struct bitmap_run {
+    uint64_t first; /* index of the first set bit */
+    uint64_t count; /* set bits in a row, at least 1 */
+};
+
+static inline size_t bitmap_words(uint64_t nbits)
+{
+    return (size_t)(nbits / BITMAP_WORD_BITS + (nbits % BITMAP_WORD_BITS != 0));
+}
+
+static inline bool bitmap_test(const uint64_t *words, uint64_t bit)
+{
+    return (words[bit / BITMAP_WORD_BITS] >> (bit % BITMAP_WORD_BITS)) & 1;
+}
+
+static inline void bitmap_set(uint64_t *words, uint64_t bit)
+{
+    words[bit / BITMAP_WORD_BITS] |= 1ull << (bit % BITMAP_WORD_BITS);
+}
+
+static inline void bitmap_clear(uint64_t *words, uint64_t bit)
+{
+    words[bit / BITMAP_WORD_BITS] &= ~(1ull << (bit % BITMAP_WORD_BITS));
+}
+
+/* Sets bits [first, first + count). */
+void bitmap_set_range(uint64_t *words, uint64_t first, uint64_t count);
+
+/* Number of set bits among the first nbits. */
+uint64_t bitmap_count(const uint64_t *words, uint64_t nbits);
+
+/* Finds the next run of set bits that starts at *position or later and moves *position past it.
+ * Returns false where no set bit is left before nbits. Start with *position = 0:
+ *
+ *     while (bitmap_next_run(words, nbits, &position, &run)) …
+ */
+bool bitmap_next_run(const uint64_t *words, uint64_t nbits, uint64_t *position,
+                     struct bitmap_run *run);
+
+/* Sets one bit after the store that it stands for: release order. */
+void bitmap_set_atomic(uint64_t *words, uint64_t bit);
+
+/* Takes a whole word and leaves zero: acquire order, so that what is read from the page afterwards
+ * is at least as new as the mark. */
+uint64_t bitmap_take_word_atomic(uint64_t *word);
+
+#endif
