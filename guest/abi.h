@@ -31,18 +31,17 @@ enum guest_exit {
 #define GUEST_SERIAL_PORT 0x3f8
 #define GUEST_SERIAL_IRQ  4
 
-/* ---- Probe device ("pageferry,probe"): exists to be checked. It has one 32-bit counter per port and
- * MMIO window, and it stores into guest memory as a DMA engine would, which KVM's dirty log does
- * not see. All accesses are 32 bits wide, little-endian.
+/* ---- Probe device ("pageferry,probe"): exists to be checked. It has one 32-bit counter per port
+ * and MMIO window, and it stores into guest memory as a DMA engine would, which KVM's dirty log
+ * does not see. All accesses are 32 bits wide, little-endian.
  *
- * Port window (base PROBE_PORT, 16 bytes) and MMIO window (base PROBE_MMIO, 4096 bytes) have the same
- * registers; each window has a counter of its own:
- *   +0  COUNT  read: returns the counter, then adds 1. write: adds 1 (the value is ignored).
- *   +4  PEEK   read: returns the counter and changes nothing.
- *   +8  STAMP  write of a guest frame number: the device adds 1 to its stamp sequence (64 bits, one for
- *              both windows) and stores the sequence, then its bitwise complement, as two little-endian
- *              64-bit words at the frame's first 16 bytes. A frame outside RAM is ignored and counted.
- *   +12 STAMPED read: the low 32 bits of the stamp sequence. */
+ * Port window (base PROBE_PORT, 16 bytes) and MMIO window (base PROBE_MMIO, 4096 bytes) have the
+ * same registers; each window has a counter of its own: +0  COUNT  read: returns the counter, then
+ * adds 1. write: adds 1 (the value is ignored). +4  PEEK   read: returns the counter and changes
+ * nothing. +8  STAMP  write of a guest frame number: the device adds 1 to its stamp sequence (64
+ * bits, one for both windows) and stores the sequence, then its bitwise complement, as two
+ * little-endian 64-bit words at the frame's first 16 bytes. A frame outside RAM is ignored and
+ * counted. +12 STAMPED read: the low 32 bits of the stamp sequence. */
 #define PROBE_PORT        0x5e0
 #define PROBE_PORT_BYTES  16
 #define PROBE_MMIO        0xd0000000u
@@ -52,27 +51,27 @@ enum guest_exit {
 #define PROBE_REG_STAMP   8
 #define PROBE_REG_STAMPED 12
 
-/* ---- Statistics page: the first page of the guest's image. An observer that maps guest RAM reads it
- * while the guest runs; every field is written by one vCPU only, with aligned 64-bit stores. */
+/* ---- Statistics page: the first page of the guest's image. An observer that maps guest RAM reads
+ * it while the guest runs; every field is written by one vCPU only, with aligned 64-bit stores. */
 #define GUEST_STATS_GPA   0x100000u
 #define GUEST_STATS_MAGIC 0x3153544154534650ull /* "PFSTATS1", little-endian */
 #define GUEST_MAX_CPUS    16
 
 struct guest_cpu_stats {
-    uint64_t heartbeat;    /* grows for as long as this vCPU makes progress */
-    uint64_t work;         /* workload units done (pages written, accesses made, ticks slept) */
-    uint64_t clock_ns;     /* the guest's own clock at the last heartbeat */
-    uint64_t max_gap_ns;   /* longest time between two heartbeats by the guest's own clock */
-    uint64_t clock_steps;  /* times the clock was seen to go back: must stay 0 */
-    uint64_t faults;       /* mismatches found: must stay 0 */
-    uint64_t rounds;       /* complete passes over the working set */
+    uint64_t heartbeat;   /* grows for as long as this vCPU makes progress */
+    uint64_t work;        /* workload units done (pages written, accesses made, ticks slept) */
+    uint64_t clock_ns;    /* the guest's own clock at the last heartbeat */
+    uint64_t max_gap_ns;  /* longest time between two heartbeats by the guest's own clock */
+    uint64_t clock_steps; /* times the clock was seen to go back: must stay 0 */
+    uint64_t faults;      /* mismatches found: must stay 0 */
+    uint64_t rounds;      /* complete passes over the working set */
     uint64_t reserved;
 };
 
 struct guest_stats {
-    uint64_t magic;   /* GUEST_STATS_MAGIC once the workload has begun */
-    uint64_t version; /* 1 */
-    uint64_t ncpus;   /* vCPUs that take part */
+    uint64_t magic;          /* GUEST_STATS_MAGIC once the workload has begun */
+    uint64_t version;        /* 1 */
+    uint64_t ncpus;          /* vCPUs that take part */
     uint64_t workload_pages; /* pages in the working set, 0 where there is none */
     char workload[32];       /* NUL-terminated name */
     struct guest_cpu_stats cpu[GUEST_MAX_CPUS];
@@ -87,8 +86,15 @@ struct guest_stats {
 #define GUEST_WORKLOAD_STAMP    "stamp"
 #define GUEST_WORKLOAD_ECHO     "echo"
 
-/* ---- A byte on the console's input that asks a running workload to finish: it makes its last check,
- * prints its summary and exits. */
+/* ---- Device tree hand-over. An ELF image that carries a note of this owner and type is handed the
+ * machine's device tree as PVH module 1, whose command line is GUEST_FDT_MODULE; module 0 is the
+ * (possibly empty) ramdisk. Images without the note (Linux) get no such module. */
+#define GUEST_NOTE_OWNER       "pageferry"
+#define GUEST_NOTE_DEVICE_TREE 1
+#define GUEST_FDT_MODULE       "pageferry,device-tree"
+
+/* ---- A byte on the console's input that asks a running workload to finish: it makes its last
+ * check, prints its summary and exits. */
 #define GUEST_FINISH_BYTE 'q'
 
 #endif

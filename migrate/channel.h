@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * One byte stream between two ends (TCP or UNIX socket, or a pair of pipes), driven by an io_uring of its
- * own. Every wait has a deadline and can be cancelled. One thread uses a channel at a time. */
+ * One byte stream between two ends (TCP or UNIX socket, or a pair of pipes), driven by an io_uring
+ * of its own. Every wait has a deadline and can be cancelled. One thread uses a channel at a time.
+ */
 #ifndef MIGRATE_CHANNEL_H
 #define MIGRATE_CHANNEL_H
 
@@ -16,20 +17,20 @@ struct channel;
 
 struct channel_options {
     uint64_t deadline_ns; /* longest wait in which no byte moves */
-    int cancel_fd;        /* an eventfd: once readable, every call fails with -ECANCELED; -1 = none */
+    int cancel_fd; /* an eventfd: once readable, every call fails with -ECANCELED; -1 = none */
 };
 
-/* Takes over both descriptors (they may be equal); closes them on failure too. Sockets get keep-alive,
- * TCP_NODELAY and TCP_USER_TIMEOUT = deadline. */
+/* Takes over both descriptors (they may be equal); closes them on failure too. Sockets get
+ * keep-alive, TCP_NODELAY and TCP_USER_TIMEOUT = deadline. */
 int channel_open(struct channel **out, int in_fd, int out_fd, const struct channel_options *options,
                  struct error *err);
 /* Closes the descriptors. NULL is fine. */
 void channel_close(struct channel *channel);
 
-/* Sends or receives all bytes of the vectors (which are consumed: base and len change). On return nothing is
- * in flight: the memory is the caller's again, whatever the result.
- * -ETIMEDOUT: no byte moved for deadline_ns. -ECANCELED. -ECONNRESET: the peer closed (for a receive, with the
- * byte offset in the line). Other -errno from the kernel. At most 1024 vectors. */
+/* Sends or receives all bytes of the vectors (which are consumed: base and len change). On return
+ * nothing is in flight: the memory is the caller's again, whatever the result. -ETIMEDOUT: no byte
+ * moved for deadline_ns. -ECANCELED. -ECONNRESET: the peer closed (for a receive, with the byte
+ * offset in the line). Other -errno from the kernel. At most 1024 vectors. */
 int channel_send(struct channel *channel, struct iovec *vectors, unsigned nvectors,
                  struct error *err);
 int channel_receive(struct channel *channel, struct iovec *vectors, unsigned nvectors,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The two ends of a migration as the engine sees them. Nothing here knows KVM: a binding implements these
- * operations for a VMM, a fake implements them for the tests.
+ * The two ends of a migration as the engine sees them. Nothing here knows KVM: a binding implements
+ * these operations for a VMM, a fake implements them for the tests.
  *
  * All operations return 0 or -errno with a line in err, and are called from the engine's thread. */
 #ifndef MIGRATE_ENDPOINT_H
@@ -28,7 +28,8 @@ struct migrate_layout {
     unsigned nregions;
 };
 
-/* A part of one region. first_page is a multiple of 64; npages too, unless the chunk ends the region. */
+/* A part of one region. first_page is a multiple of 64; npages too, unless the chunk ends the
+ * region. */
 struct migrate_chunk {
     unsigned region;
     uint64_t first_page;
@@ -47,21 +48,22 @@ struct migrate_source_ops {
     /* Dirty logging on; everything is pending. */
     int (*log_start)(void *opaque, struct error *err);
 
-    /* Fetches the log. *pending_pages is what claims would yield now. -ESHUTDOWN where the guest has ended. */
+    /* Fetches the log. *pending_pages is what claims would yield now. -ESHUTDOWN where the guest
+     * has ended. */
     int (*sync)(void *opaque, uint64_t *pending_pages, struct error *err);
 
-    /* The one way to get pages. The chunk's dirty pages, VMM-side writes merged, re-protected, and only then
-     * classified: `data` gets pages to send, `zero` pages that read as zero. In the first round pages that were never
-     * touched are in neither; later they are in `zero`. Page contents may be read only after this returned, and only
-     * those of pages it gave. */
+    /* The one way to get pages. The chunk's dirty pages, VMM-side writes merged, re-protected, and
+     * only then classified: `data` gets pages to send, `zero` pages that read as zero. In the first
+     * round pages that were never touched are in neither; later they are in `zero`. Page contents
+     * may be read only after this returned, and only those of pages it gave. */
     int (*claim)(void *opaque, const struct migrate_chunk *chunk, bool first_round, uint64_t *data,
                  uint64_t *zero, struct error *err);
 
     /* The guest stops; *was_running says whether it ran. -ESHUTDOWN where it has ended. */
     int (*pause)(void *opaque, bool *was_running, struct error *err);
 
-    /* State of the paused guest but RAM; the engine frees *state with free(). Whatever it writes to RAM is in the
-     * next sync. */
+    /* State of the paused guest but RAM; the engine frees *state with free(). Whatever it writes to
+     * RAM is in the next sync. */
     int (*save)(void *opaque, void **state, size_t *state_bytes, struct error *err);
 
     /* The guest runs on here. */
@@ -87,7 +89,8 @@ struct migrate_sink_ops {
     int (*create)(void *opaque, const void *tree, size_t tree_bytes, struct migrate_layout *layout,
                   struct error *err);
 
-    /* Makes pages present ahead of their contents. Called from a thread of its own, while pages arrive. */
+    /* Makes pages present ahead of their contents. Called from a thread of its own, while pages
+     * arrive. */
     int (*populate)(void *opaque, const struct migrate_chunk *chunk, struct error *err);
 
     /* Loads the state and does everything fallible: after it, run() cannot fail. */

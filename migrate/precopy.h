@@ -31,8 +31,9 @@ enum precopy_outcome {
     PRECOPY_IN_DOUBT,  /* COMMIT was submitted, RUNNING never came: the guest stays paused here */
 };
 
-/* Runs a whole migration in the calling thread. The channel is connected and stays the caller's. err gets one
- * line with the phase for FAILED and IN_DOUBT. The progress is current at every moment. */
+/* Runs a whole migration in the calling thread. The channel is connected and stays the caller's.
+ * err gets one line with the phase for FAILED and IN_DOUBT. The progress is current at every
+ * moment. */
 enum precopy_outcome precopy_run(const struct migrate_source *source, struct channel *channel,
                                  const struct precopy_options *options, struct progress *progress,
                                  struct error *err);

@@ -27,7 +27,7 @@ enum progress_phase {
 struct progress_round {
     uint64_t dirty_pages; /* pages claimed: data and zero */
     uint64_t zero_pages;
-    uint64_t sent_bytes;  /* everything that went over the link in this round */
+    uint64_t sent_bytes; /* everything that went over the link in this round */
     uint64_t ns;
 };
 

@@ -16,8 +16,8 @@ enum receive_outcome {
     RECEIVE_DISCARDED, /* the migration failed before COMMIT: the sink was discarded */
 };
 
-/* Serves one connection in the calling thread. The channel stays the caller's. err gets one line for STRANGER
- * and DISCARDED; the peer is told the reason where it still listens. */
+/* Serves one connection in the calling thread. The channel stays the caller's. err gets one line
+ * for STRANGER and DISCARDED; the peer is told the reason where it still listens. */
 enum receive_outcome receive_run(const struct migrate_sink *sink, struct channel *channel,
                                  struct progress *progress, struct error *err);
 

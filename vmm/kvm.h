@@ -19,11 +19,12 @@ struct kvm {
     unsigned max_vcpus;      /* KVM_CAP_MAX_VCPUS */
     unsigned max_memslots;   /* KVM_CAP_NR_MEMSLOTS */
     uint64_t manual_protect; /* KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2: 0, or the flags it offers */
-    unsigned dirty_ring_max; /* KVM_CAP_DIRTY_LOG_RING_ACQ_REL (or the TSO form): bytes, 0 = absent */
-    bool tsc_control;        /* KVM_CAP_TSC_CONTROL */
-    unsigned clock_flags;    /* KVM_CAP_ADJUST_CLOCK: KVM_CLOCK_* flags of KVM_GET_CLOCK */
-    unsigned xsave2_bytes;   /* KVM_CAP_XSAVE2: 0 = absent */
-    bool sregs2;             /* KVM_CAP_SREGS2 */
+    unsigned
+        dirty_ring_max;    /* KVM_CAP_DIRTY_LOG_RING_ACQ_REL (or the TSO form): bytes, 0 = absent */
+    bool tsc_control;      /* KVM_CAP_TSC_CONTROL */
+    unsigned clock_flags;  /* KVM_CAP_ADJUST_CLOCK: KVM_CLOCK_* flags of KVM_GET_CLOCK */
+    unsigned xsave2_bytes; /* KVM_CAP_XSAVE2: 0 = absent */
+    bool sregs2;           /* KVM_CAP_SREGS2 */
 };
 
 /* Opens /dev/kvm and checks the API version and every capability that pageferry cannot do without;
@@ -32,8 +33,8 @@ struct kvm {
 int kvm_open(struct kvm *kvm, struct error *err);
 void kvm_close(struct kvm *kvm);
 
-/* ioctl() that retries nothing and returns the ioctl's result (>= 0) or -errno, with "NAME: strerror"
- * in err. Use KVM_IOCTL so that the name cannot differ from the request. */
+/* ioctl() that retries nothing and returns the ioctl's result (>= 0) or -errno, with "NAME:
+ * strerror" in err. Use KVM_IOCTL so that the name cannot differ from the request. */
 int kvm_ioctl(int fd, unsigned long request, const char *name, void *argument, struct error *err);
 #define KVM_IOCTL(fd, request, argument, err) kvm_ioctl(fd, request, #request, argument, err)
 

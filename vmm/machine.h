@@ -17,9 +17,9 @@
  *      |                  |                         ^
  *      |                  +--guest ends--> stopped   |
  *      +-------------------restore------------------+
- * Lifecycle calls come from one thread at a time (the caller's lock); vCPU threads may move running -> stopped
- * by themselves at any moment. A call that does not fit the state returns -EBUSY, or -ESHUTDOWN in stopped and
- * moved, and says so. */
+ * Lifecycle calls come from one thread at a time (the caller's lock); vCPU threads may move running
+ * -> stopped by themselves at any moment. A call that does not fit the state returns -EBUSY, or
+ * -ESHUTDOWN in stopped and moved, and says so. */
 enum machine_state {
     MACHINE_CREATED,
     MACHINE_RUNNING,
@@ -38,7 +38,7 @@ enum machine_exit_kind {
 
 struct machine_exit {
     enum machine_exit_kind kind;
-    uint32_t code;                /* MACHINE_EXIT_GUEST only */
+    uint32_t code;                 /* MACHINE_EXIT_GUEST only */
     char reason[ERROR_TEXT_BYTES]; /* one line for people */
 };
 
@@ -49,47 +49,47 @@ struct machine_host {
 
 struct machine;
 
-/* What this host would give a new guest: CPUID from KVM_GET_SUPPORTED_CPUID masked by `cpu_spec` ("host", or
- * "host,-avx512f,-…"), TSC frequency. Fills description->ncpuid, cpuid, tsc_khz. An unknown feature name is
- * -EINVAL with the name. */
+/* What this host would give a new guest: CPUID from KVM_GET_SUPPORTED_CPUID masked by `cpu_spec`
+ * ("host", or "host,-avx512f,-…"), TSC frequency. Fills description->ncpuid, cpuid, tsc_khz. An
+ * unknown feature name is -EINVAL with the name. */
 int machine_host_cpu(const struct kvm *kvm, const char *cpu_spec,
                      struct machine_description *description, struct error *err);
 
-/* Can this host honour the tree? Compares every CPUID feature bit, the TSC frequency, vCPU count and memory;
- * creates nothing. -ENOTSUP with the names of all missing features. */
+/* Can this host honour the tree? Compares every CPUID feature bit, the TSC frequency, vCPU count
+ * and memory; creates nothing. -ENOTSUP with the names of all missing features. */
 int machine_check(const struct kvm *kvm, const struct machine_description *description,
                   struct error *err);
 
-/* Builds VM, RAM, memslots, irqchip, PIT, vCPUs, threads (parked) and devices. Runs machine_check() first.
- * kvm is borrowed until destroy. */
+/* Builds VM, RAM, memslots, irqchip, PIT, vCPUs, threads (parked) and devices. Runs machine_check()
+ * first. kvm is borrowed until destroy. */
 int machine_create(struct machine **out, const struct kvm *kvm, const void *fdt, size_t fdt_bytes,
                    const struct machine_host *host, struct error *err);
 
 /* Stops and joins all threads, frees everything. Any state; NULL is fine. */
 void machine_destroy(struct machine *machine);
 
-/* Puts an image into RAM and the boot vCPU at its entry: ELF with PVH note, or flat at load_address where
- * that is not MACHINE_LOAD_ELF. state: created. `name` is for messages. */
+/* Puts an image into RAM and the boot vCPU at its entry: ELF with PVH note, or flat at load_address
+ * where that is not MACHINE_LOAD_ELF. state: created. `name` is for messages. */
 #define MACHINE_LOAD_ELF UINT64_MAX
 int machine_load(struct machine *machine, const char *name, const void *image, size_t image_bytes,
                  uint64_t load_address, struct error *err);
 
-int machine_start(struct machine *machine, struct error *err);  /* created -> running */
-/* running -> paused: all vCPUs are signalled, then all awaited; owed I/O completed. 0 too where already paused.
- * -ESHUTDOWN where the guest ended first. */
+int machine_start(struct machine *machine, struct error *err); /* created -> running */
+/* running -> paused: all vCPUs are signalled, then all awaited; owed I/O completed. 0 too where
+ * already paused. -ESHUTDOWN where the guest ended first. */
 int machine_pause(struct machine *machine, struct error *err);
-int machine_resume(struct machine *machine, struct error *err); /* paused -> running */
+int machine_resume(struct machine *machine, struct error *err);     /* paused -> running */
 int machine_mark_moved(struct machine *machine, struct error *err); /* paused -> moved */
 
 /* Frees VM and RAM of a moved machine, keeps what messages need. Pointers into RAM die. */
 void machine_release(struct machine *machine);
 
-/* Complete state but RAM, as an FDT that the caller frees with free(). state: paused. Changes no guest memory
- * after it returns. */
+/* Complete state but RAM, as an FDT that the caller frees with free(). state: paused. Changes no
+ * guest memory after it returns. */
 int machine_save(struct machine *machine, void **fdt, size_t *fdt_bytes, struct error *err);
 
-/* created -> paused, with the saved state loaded and every vCPU entered once with immediate_exit, so that
- * machine_resume() has nothing fallible left. The FDT is hostile until proven otherwise. */
+/* created -> paused, with the saved state loaded and every vCPU entered once with immediate_exit,
+ * so that machine_resume() has nothing fallible left. The FDT is hostile until proven otherwise. */
 int machine_restore(struct machine *machine, const void *fdt, size_t fdt_bytes, struct error *err);
 
 enum machine_state machine_state(const struct machine *machine);
@@ -103,18 +103,20 @@ unsigned machine_ncpus(const struct machine *machine);
 /* Accesses to unmapped ports and MMIO so far. */
 uint64_t machine_unmapped_accesses(const struct machine *machine);
 
-/* Readable (poll) when the machine stopped by itself or console output waits. machine_event_ack() resets it. */
+/* Readable (poll) when the machine stopped by itself or console output waits. machine_event_ack()
+ * resets it. */
 int machine_event_fd(const struct machine *machine);
 void machine_event_ack(struct machine *machine);
 
-/* Console. take: moves waiting output into buffer, returns bytes. give: input into the UART's receive queue,
- * returns bytes accepted (the rest later: space is signalled through machine_event_fd). Output that the guest
- * made before a pause belongs to this host and stays takeable in every state, moved and released included. */
+/* Console. take: moves waiting output into buffer, returns bytes. give: input into the UART's
+ * receive queue, returns bytes accepted (the rest later: space is signalled through
+ * machine_event_fd). Output that the guest made before a pause belongs to this host and stays
+ * takeable in every state, moved and released included. */
 size_t machine_console_take(struct machine *machine, uint8_t *buffer, size_t bytes);
 size_t machine_console_give(struct machine *machine, const uint8_t *buffer, size_t bytes);
 
-/* Registers of a paused or stopped machine's vCPU as lines of text in the style of QEMU's "info registers".
- * -EBUSY while it runs: the caller pauses first. */
+/* Registers of a paused or stopped machine's vCPU as lines of text in the style of QEMU's "info
+ * registers". -EBUSY while it runs: the caller pauses first. */
 int machine_registers(struct machine *machine, unsigned cpu, char *text, size_t text_bytes,
                       struct error *err);
 

@@ -26,7 +26,7 @@ struct machine_description {
     uint64_t memory_bytes; /* page-aligned, at least 2 MiB */
     unsigned ncpus;        /* 1…MACHINE_MAX_CPUS */
     uint16_t exit_port;
-    uint64_t tsc_khz;      /* guest TSC frequency; 0 = unknown */
+    uint64_t tsc_khz; /* guest TSC frequency; 0 = unknown */
     char bootargs[MACHINE_BOOTARGS_MAX + 1];
     unsigned ncpuid;
     struct machine_cpuid_entry cpuid[MACHINE_CPUID_MAX];
@@ -36,8 +36,8 @@ struct machine_description {
 int machine_tree_build(const struct machine_description *description, void **fdt, size_t *fdt_bytes,
                        struct error *err);
 
-/* FDT (from anywhere: it is hostile until proven otherwise) -> description. -EPROTO with the node and property
- * that is missing, malformed, out of range or unknown. */
+/* FDT (from anywhere: it is hostile until proven otherwise) -> description. -EPROTO with the node
+ * and property that is missing, malformed, out of range or unknown. */
 int machine_tree_parse(const void *fdt, size_t fdt_bytes, struct machine_description *description,
                        struct error *err);
 

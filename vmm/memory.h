@@ -29,8 +29,8 @@ struct memory_region {
     gpa_t gpa;
     uint64_t npages;
     uint8_t *hva;
-    int fd;               /* -1 where the backing has none */
-    uint64_t *vmm_dirty;  /* pages the VMM wrote since last harvested; atomic words */
+    int fd;              /* -1 where the backing has none */
+    uint64_t *vmm_dirty; /* pages the VMM wrote since last harvested; atomic words */
 };
 
 struct memory {
@@ -43,29 +43,30 @@ struct memory {
 int memory_backing_parse(const char *name, enum memory_backing *backing, struct error *err);
 const char *memory_backing_name(enum memory_backing backing);
 
-/* Maps RAM for the given ranges (gpa and length page-aligned, not overlapping: -EINVAL otherwise) without
- * touching it. -ENOMEM says how many huge pages are missing and how to reserve them. */
+/* Maps RAM for the given ranges (gpa and length page-aligned, not overlapping: -EINVAL otherwise)
+ * without touching it. -ENOMEM says how many huge pages are missing and how to reserve them. */
 int memory_create(struct memory *memory, const struct memory_region *ranges, unsigned nranges,
                   enum memory_backing backing, struct error *err);
 void memory_destroy(struct memory *memory);
 
-/* Registers every region as a memslot of the VM, with KVM_MEM_LOG_DIRTY_PAGES or without. Calling it again
- * changes the flag. api.rst 4.35 KVM_SET_USER_MEMORY_REGION. */
+/* Registers every region as a memslot of the VM, with KVM_MEM_LOG_DIRTY_PAGES or without. Calling
+ * it again changes the flag. api.rst 4.35 KVM_SET_USER_MEMORY_REGION. */
 int memory_set_slots(const struct memory *memory, int vm_fd, bool log_dirty, struct error *err);
 
-/* Host address of [gpa, gpa + bytes), or NULL unless the whole range lies in one region. Overflow-safe.
- * For reading: a writer uses memory_write(), or calls memory_mark_written() after its last store. */
+/* Host address of [gpa, gpa + bytes), or NULL unless the whole range lies in one region.
+ * Overflow-safe. For reading: a writer uses memory_write(), or calls memory_mark_written() after
+ * its last store. */
 void *memory_at(const struct memory *memory, gpa_t gpa, uint64_t bytes);
 
-/* Copies out of or into guest RAM; -EFAULT where the range is not wholly RAM. memory_write() marks the pages
- * after the store: KVM logs only what vCPUs write. Callable from any thread. */
+/* Copies out of or into guest RAM; -EFAULT where the range is not wholly RAM. memory_write() marks
+ * the pages after the store: KVM logs only what vCPUs write. Callable from any thread. */
 int memory_read(const struct memory *memory, gpa_t gpa, void *buffer, uint64_t bytes);
 int memory_write(struct memory *memory, gpa_t gpa, const void *buffer, uint64_t bytes);
 void memory_mark_written(struct memory *memory, gpa_t gpa, uint64_t bytes);
 
-/* Sets in `words` (bitmap_words(npages), zeroed here) the pages of [first, first + npages) that hold something:
- * present or swapped by /proc/self/pagemap for private memory and hugetlb, SEEK_DATA for memfd. The others read
- * as zero and were never touched. */
+/* Sets in `words` (bitmap_words(npages), zeroed here) the pages of [first, first + npages) that
+ * hold something: present or swapped by /proc/self/pagemap for private memory and hugetlb,
+ * SEEK_DATA for memfd. The others read as zero and were never touched. */
 int memory_populated(const struct memory *memory, unsigned region, uint64_t first_page,
                      uint64_t npages, uint64_t *words, struct error *err);
 

@@ -59,8 +59,8 @@ int size_parse(const char *text, uint64_t *bytes, struct error *err)
 int size_parse_duration(const char *text, uint64_t *ns, struct error *err)
 {
     if (parse_with_units(text, duration_units, ns))
-        return error_set(err, EINVAL,
-                         "'%s' is not a duration: write e.g. 800ns, 250us, 50ms or 2s", text);
+        return error_set(err, EINVAL, "'%s' is not a duration: write e.g. 800ns, 250us, 50ms or 2s",
+                         text);
     return 0;
 }
 
