@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+#include "migrate/precopy.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "migrate/converge.h"
+#include "migrate/handover.h"
+#include "migrate/precopy_round.h"
+#include "vmm/base/clock.h"
+
+/* A round shorter than this says more about the round trip than about the link. */
+#define BANDWIDTH_SAMPLE_BYTES (4ull * 1024 * 1024)
+
+struct precopy {
+    const struct migrate_source *source;
+    const struct precopy_options *options;
+    struct progress *progress;
+    struct record_link link;
+    struct record record;
+    struct precopy_copier copier;
+    enum handover_source owner;
+    uint32_t round;
+    uint64_t bandwidth;
+    uint64_t fixed_ns;
+    bool logging;
+    bool paused;      /* by us */
+    bool was_running; /* valid while paused */
+};
+
+static int say_hello(struct precopy *p, struct error *err)
+{
+    struct wire_hello hello = {.version_min = WIRE_VERSION_MIN,
+                               .version_max = WIRE_VERSION_MAX,
+                               .role = WIRE_ROLE_SOURCE,
+                               .flags = p->options->check_only ? WIRE_HELLO_CHECK : 0,
+                               .stream_count = 1,
+                               .page_bytes = MIGRATE_PAGE_BYTES};
+    struct wire_hello peer;
+    uint16_t version;
+    int rc;
+
+    progress_set_phase(p->progress, PROGRESS_HELLO);
+    if (getrandom(hello.session, sizeof(hello.session), 0) != (ssize_t)sizeof(hello.session))
+        return error_set(err, EIO, "getrandom: no random bytes for the session id");
+    rc = record_send_hello(&p->link, &hello, err);
+    if (!rc)
+        rc = record_receive_hello(&p->link, WIRE_ROLE_DESTINATION, &peer, err);
+    if (rc)
+        return rc;
+    rc = wire_choose_version(&peer, &version, err);
+    if (!rc && memcmp(peer.session, hello.session, sizeof(hello.session)) != 0)
+        rc = error_set(err, EPROTO, "the destination answered for another session");
+    return rc;
+}
+
+static int offer_machine(struct precopy *p, struct error *err)
+{
+    struct wire_header header = {.type = WIRE_MACHINE};
+    const void *tree;
+    size_t tree_bytes;
+    uint64_t total = 0;
+    int rc;
+
+    progress_set_phase(p->progress, PROGRESS_MACHINE);
+    rc = p->source->ops->describe(p->source->opaque, &tree, &tree_bytes, &p->copier.layout, err);
+    if (rc)
+        return rc;
+    for (unsigned i = 0; i < p->copier.layout.nregions; i++)
+        total += p->copier.layout.region[i].npages * MIGRATE_PAGE_BYTES;
+    progress_begin(p->progress)->total_bytes = total;
+    progress_end(p->progress);
+    rc = record_send(&p->link, &header, NULL, 0, tree, tree_bytes, err);
+    return rc ? rc : record_expect(&p->link, WIRE_ACCEPT, 0, &p->record, err);
+}
+
+/* What switching over costs whatever the last round's size: pausing and saving, measured by doing
+ * it once while the guest still has a long copy behind it, twice because the destination's loading
+ * costs about the same, plus one round trip. */
+static int measure_fixed_cost(struct precopy *p, uint64_t round_trip_ns, struct error *err)
+{
+    const struct migrate_source_ops *ops = p->source->ops;
+    uint64_t begin = clock_now_ns();
+    void *state = NULL;
+    size_t state_bytes;
+    bool was_running;
+    int rc, resumed = 0;
+
+    rc = ops->pause(p->source->opaque, &was_running, err);
+    if (rc)
+        return rc;
+    rc = ops->save(p->source->opaque, &state, &state_bytes, err);
+    p->fixed_ns = 2 * (clock_now_ns() - begin) + round_trip_ns;
+    free(state);
+    if (was_running)
+        resumed = ops->resume(p->source->opaque, err);
+    return rc ? rc : resumed;
+}
+
+/* Begins a round's statistics; the counterpart of end_round(). */
+static uint64_t begin_round(struct precopy *p, uint64_t pending_pages)
+{
+    struct progress_view *view = progress_begin(p->progress);
+
+    view->nrounds = (uint64_t)p->round + 1;
+    view->remaining_bytes = pending_pages * MIGRATE_PAGE_BYTES;
+    memset(&view->rounds[p->round % PROGRESS_MAX_ROUNDS], 0, sizeof(view->rounds[0]));
+    progress_end(p->progress);
+    return clock_now_ns();
+}
+
+static void end_round(struct precopy *p, uint64_t begin_ns)
+{
+    uint64_t ns = clock_now_ns() - begin_ns;
+    struct progress_view *view = progress_begin(p->progress);
+    struct progress_round *slot = &view->rounds[p->round % PROGRESS_MAX_ROUNDS];
+
+    slot->ns = ns;
+    view->remaining_bytes = 0;
+    if (slot->sent_bytes >= BANDWIDTH_SAMPLE_BYTES || !p->bandwidth)
+        p->bandwidth =
+            (uint64_t)((double)slot->sent_bytes / (double)(ns ? ns : 1) * (double)CLOCK_NS_PER_SEC);
+    view->bandwidth = p->bandwidth;
+    progress_end(p->progress);
+}
+
+/* One round, acknowledged: nothing of it is left in a socket buffer where it would delay the last
+ * one. */
+static int run_round(struct precopy *p, uint64_t pending_pages, bool last, struct error *err)
+{
+    uint64_t begin = begin_round(p, pending_pages);
+    int rc = precopy_send_round(&p->copier, p->round, last, err);
+
+    if (!rc && !last)
+        rc = record_expect(&p->link, WIRE_SYNCED, p->round, &p->record, err);
+    end_round(p, begin);
+    return rc;
+}
+
+static void show_prediction(struct precopy *p, uint64_t pending_pages, uint64_t predicted_ns,
+                            uint64_t round_ns)
+{
+    struct progress_view *view = progress_begin(p->progress);
+
+    view->remaining_bytes = pending_pages * MIGRATE_PAGE_BYTES;
+    view->predicted_downtime_ns = predicted_ns;
+    view->dirty_rate = (uint64_t)((double)pending_pages / (double)(round_ns ? round_ns : 1) *
+                                  (double)CLOCK_NS_PER_SEC);
+    progress_end(p->progress);
+}
+
+static uint64_t total_pages(const struct precopy *p)
+{
+    uint64_t pages = 0;
+
+    for (unsigned i = 0; i < p->copier.layout.nregions; i++)
+        pages += p->copier.layout.region[i].npages;
+    return pages;
+}
+
+static int copy_rounds(struct precopy *p, struct error *err)
+{
+    const struct migrate_source *source = p->source;
+    uint64_t pending = total_pages(p);
+    int rc;
+
+    progress_begin(p->progress)->rounds_started_ns = clock_now_ns();
+    progress_end(p->progress);
+    progress_set_phase(p->progress, PROGRESS_ROUNDS);
+    for (;; p->round++) {
+        struct converge_input input = {.limit_ns = p->options->downtime_limit_ns};
+        uint64_t begin = clock_now_ns();
+        uint64_t round_trip;
+
+        rc = run_round(p, pending, false, err);
+        if (rc)
+            return rc;
+        round_trip = clock_now_ns();
+        rc = source->ops->sync(source->opaque, &pending, err);
+        if (rc)
+            return rc;
+        if (p->round == 0) {
+            rc = measure_fixed_cost(p, clock_now_ns() - round_trip, err);
+            if (rc)
+                return rc;
+        }
+        input.pending_bytes = pending * MIGRATE_PAGE_BYTES;
+        input.bandwidth = p->bandwidth;
+        input.fixed_ns = p->fixed_ns;
+        show_prediction(p, pending, converge_predict_ns(&input), clock_now_ns() - begin);
+        if (converge_decide(&input) == CONVERGE_SWITCH_OVER)
+            return 0;
+        if (p->round == UINT32_MAX)
+            return error_set(err, EOVERFLOW, "the guest did not converge in 2^32 rounds");
+    }
+}
+
+static int pause_guest(struct precopy *p, struct error *err)
+{
+    int rc;
+
+    progress_set_phase(p->progress, PROGRESS_PAUSE);
+    progress_begin(p->progress)->paused_ns = clock_now_ns();
+    progress_end(p->progress);
+    rc = p->source->ops->pause(p->source->opaque, &p->was_running, err);
+    if (!rc)
+        p->paused = true;
+    return rc;
+}
+
+static int send_last_round_and_state(struct precopy *p, struct error *err)
+{
+    const struct migrate_source *source = p->source;
+    struct wire_header header = {.type = WIRE_STATE, .round = ++p->round};
+    void *state = NULL;
+    size_t state_bytes = 0;
+    uint64_t pending;
+    int rc;
+
+    progress_set_phase(p->progress, PROGRESS_FINAL);
+    /* Saving may write guest memory: it comes before the last sync. */
+    rc = source->ops->save(source->opaque, &state, &state_bytes, err);
+    if (!rc)
+        rc = source->ops->sync(source->opaque, &pending, err);
+    if (!rc)
+        rc = run_round(p, pending, true, err);
+    if (!rc) {
+        progress_set_phase(p->progress, PROGRESS_STATE);
+        rc = record_send(&p->link, &header, NULL, 0, state, state_bytes, err);
+    }
+    free(state);
+    return rc;
+}
+
+/* Advances the state machine, which alone says what may be done. */
+static int advance(struct precopy *p, enum handover_event event, enum handover_action expected,
+                   struct error *err)
+{
+    if (handover_source_step(&p->owner, event) != expected)
+        return error_set(err, EPROTO, "the handover is out of order");
+    return 0;
+}
+
+/* From READY to RUNNING. */
+static int hand_over(struct precopy *p, struct error *err)
+{
+    struct wire_header commit = {
+        .type = WIRE_COMMIT, .round = p->round, .flags = p->was_running ? WIRE_FLAG_RUN : 0};
+    struct progress_view *view;
+    int rc = advance(p, HANDOVER_EVENT_SENT, HANDOVER_DO_NOTHING, err);
+
+    progress_set_phase(p->progress, PROGRESS_READY);
+    if (!rc)
+        rc = record_expect(&p->link, WIRE_READY, p->round, &p->record, err);
+    if (rc)
+        return rc;
+    /* A cancellation that comes from here on is too late; one that came before ends it here. */
+    rc = channel_wait_readable(p->link.channel, 0, err);
+    if (rc)
+        return rc < 0 ? rc : error_set(err, EPROTO, "the destination spoke after READY");
+    channel_forget_cancel(p->link.channel);
+    rc = advance(p, HANDOVER_EVENT_READY, HANDOVER_DO_SEND_COMMIT, err);
+    progress_set_phase(p->progress, PROGRESS_COMMIT);
+    if (!rc)
+        rc = record_send(&p->link, &commit, NULL, 0, NULL, 0, err);
+    if (!rc)
+        rc = record_expect(&p->link, WIRE_RUNNING, p->round, &p->record, err);
+    if (!rc && p->record.header.meta_bytes != sizeof(uint64_t))
+        rc = error_set(err, EPROTO, "RUNNING without the time of the resume");
+    if (!rc)
+        rc = advance(p, HANDOVER_EVENT_RUNNING, HANDOVER_DO_RELEASE, err);
+    if (rc)
+        return rc;
+    view = progress_begin(p->progress);
+    view->running_ns = clock_now_ns();
+    view->resumed_at_ns = wire_get_u64(p->record.meta);
+    progress_end(p->progress);
+    return 0;
+}
+
+static int migrate_guest(struct precopy *p, struct error *err)
+{
+    const struct migrate_source *source = p->source;
+    int rc = precopy_copier_init(&p->copier, p->options, err);
+
+    if (!rc)
+        rc = source->ops->log_start(source->opaque, err);
+    if (rc)
+        return rc;
+    p->logging = true;
+    rc = precopy_send_extents(&p->copier, err);
+    if (!rc)
+        rc = copy_rounds(p, err);
+    if (!rc)
+        rc = pause_guest(p, err);
+    if (!rc)
+        rc = send_last_round_and_state(p, err);
+    if (!rc)
+        rc = hand_over(p, err);
+    return rc;
+}
+
+/* Where in the migration it failed, in front of why. */
+static void name_phase(const struct precopy *p, enum progress_phase phase, struct error *err)
+{
+    if (phase == PROGRESS_ROUNDS)
+        error_prefix(err, "in round %" PRIu32, p->round);
+    else
+        error_prefix(err, "%s", progress_phase_name(phase));
+}
+
+/* The guest goes on here, as it was. */
+static void keep_guest(struct precopy *p, struct error *err)
+{
+    struct error resume_error = {.text = ""};
+
+    if (!p->paused || !p->was_running)
+        return;
+    if (p->source->ops->resume(p->source->opaque, &resume_error))
+        error_prefix(err, "the guest could not be resumed (%s) after", resume_error.text);
+    p->paused = false;
+    progress_begin(p->progress)->running_ns = clock_now_ns();
+    progress_end(p->progress);
+}
+
+static enum precopy_outcome settle_failure(struct precopy *p, int code, struct error *err)
+{
+    struct progress_view view;
+
+    progress_get(p->progress, &view);
+    if (handover_source_step(&p->owner, HANDOVER_EVENT_LOST) == HANDOVER_DO_HOLD) {
+        name_phase(p, view.phase, err);
+        return PRECOPY_IN_DOUBT;
+    }
+    /* First the guest, then the talking. */
+    keep_guest(p, err);
+    channel_forget_cancel(p->link.channel);
+    if (code == -ECANCELED)
+        record_send_error(&p->link, "the migration was cancelled at the source");
+    else if (code == -ECONNRESET)
+        record_collect_error(&p->link, err);
+    else if (code != -ECONNABORTED)
+        record_send_error(&p->link, err->text);
+    name_phase(p, view.phase, err);
+    return code == -ECANCELED ? PRECOPY_CANCELLED : PRECOPY_FAILED;
+}
+
+enum precopy_outcome precopy_run(const struct migrate_source *source, struct channel *channel,
+                                 const struct precopy_options *options, struct progress *progress,
+                                 struct error *err)
+{
+    struct precopy *p = calloc(1, sizeof(*p));
+    enum precopy_outcome outcome;
+    int rc;
+
+    if (!p) {
+        (void)error_set(err, ENOMEM, "no memory for a migration");
+        return PRECOPY_FAILED;
+    }
+    assert(options->chunk_pages && options->chunk_pages % PRECOPY_GRANULE_PAGES == 0);
+    p->source = source;
+    p->options = options;
+    p->progress = progress;
+    p->link.channel = channel;
+    p->copier.source = source;
+    p->copier.link = &p->link;
+    p->copier.record = &p->record;
+    p->copier.progress = progress;
+    progress_begin(progress)->started_ns = clock_now_ns();
+    progress_end(progress);
+    rc = say_hello(p, err);
+    if (!rc)
+        rc = offer_machine(p, err);
+    if (!rc && !options->check_only)
+        rc = migrate_guest(p, err);
+    if (rc) {
+        outcome = settle_failure(p, rc, err);
+    } else if (options->check_only) {
+        outcome = PRECOPY_ACCEPTED;
+    } else {
+        source->ops->moved(source->opaque);
+        outcome = PRECOPY_COMPLETED;
+        progress_set_phase(progress, PROGRESS_DONE);
+    }
+    progress_begin(progress)->ended_ns = clock_now_ns();
+    progress_end(progress);
+    /* Tear-down comes last: in every outcome the guest no longer waits for it. */
+    if (p->logging)
+        source->ops->log_stop(source->opaque);
+    precopy_copier_free(&p->copier);
+    free(p);
+    return outcome;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#include "migrate/progress.h"
+
+#include <string.h>
+
+void progress_init(struct progress *progress)
+{
+    memset(&progress->view, 0, sizeof(progress->view));
+    (void)pthread_mutex_init(&progress->lock, NULL);
+}
+
+void progress_destroy(struct progress *progress)
+{
+    (void)pthread_mutex_destroy(&progress->lock);
+}
+
+void progress_get(struct progress *progress, struct progress_view *view)
+{
+    (void)pthread_mutex_lock(&progress->lock);
+    *view = progress->view;
+    (void)pthread_mutex_unlock(&progress->lock);
+}
+
+struct progress_view *progress_begin(struct progress *progress)
+{
+    (void)pthread_mutex_lock(&progress->lock);
+    return &progress->view;
+}
+
+void progress_end(struct progress *progress)
+{
+    (void)pthread_mutex_unlock(&progress->lock);
+}
+
+void progress_set_phase(struct progress *progress, enum progress_phase phase)
+{
+    progress_begin(progress)->phase = phase;
+    progress_end(progress);
+}
+
+const char *progress_phase_name(enum progress_phase phase)
+{
+    switch (phase) {
+    case PROGRESS_CONNECT:
+        return "while connecting";
+    case PROGRESS_HELLO:
+        return "at hello";
+    case PROGRESS_MACHINE:
+        return "while the destination built the machine";
+    case PROGRESS_ROUNDS:
+        return "while copying memory";
+    case PROGRESS_PAUSE:
+        return "while pausing the guest";
+    case PROGRESS_FINAL:
+        return "in the last round";
+    case PROGRESS_STATE:
+        return "while sending the state";
+    case PROGRESS_READY:
+        return "after the state was sent, before COMMIT";
+    case PROGRESS_COMMIT:
+        return "after COMMIT";
+    case PROGRESS_DONE:
+        return "after completion";
+    }
+    return "in an unknown phase";
+}
