@@ -126,11 +126,28 @@ static void read_optional(struct kvm *kvm)
     kvm->sregs2 = check_extension(kvm->fd, KVM_CAP_SREGS2) != 0;
 }
 
+/* Older kernels (before 5.16) answer this for a vCPU only. */
+static unsigned read_tsc_khz(int vm_fd)
+{
+    int khz = KVM_IOCTL(vm_fd, KVM_GET_TSC_KHZ, NULL, NULL);
+
+    if (khz < 0) {
+        int vcpu_fd = KVM_IOCTL(vm_fd, KVM_CREATE_VCPU, NULL, NULL);
+
+        if (vcpu_fd >= 0) {
+            khz = KVM_IOCTL(vcpu_fd, KVM_GET_TSC_KHZ, NULL, NULL);
+            (void)close(vcpu_fd);
+        }
+    }
+    return khz > 0 ? (unsigned)khz : 0;
+}
+
 int kvm_open(struct kvm *kvm, struct error *err)
 {
     int result;
 
     memset(kvm, 0, sizeof(*kvm));
+    kvm->empty_vm_fd = -1;
     kvm->fd = open_device(err);
     if (kvm->fd < 0) {
         result = kvm->fd;
@@ -154,6 +171,11 @@ int kvm_open(struct kvm *kvm, struct error *err)
         goto out;
     kvm->run_bytes = (size_t)result;
     read_optional(kvm);
+    result = KVM_IOCTL(kvm->fd, KVM_CREATE_VM, NULL, err);
+    if (result < 0)
+        goto out;
+    kvm->empty_vm_fd = result;
+    kvm->tsc_khz = read_tsc_khz(kvm->empty_vm_fd);
     result = 0;
 out:
     if (result)
@@ -163,7 +185,11 @@ out:
 
 void kvm_close(struct kvm *kvm)
 {
-    if (kvm->fd >= 0)
+    if (kvm->fd >= 0) {
+        if (kvm->empty_vm_fd >= 0)
+            (void)close(kvm->empty_vm_fd);
         (void)close(kvm->fd);
+    }
     kvm->fd = -1;
+    kvm->empty_vm_fd = -1;
 }

@@ -15,6 +15,8 @@ typedef uint64_t gpa_t;
 /* The host's KVM. Filled by kvm_open(), constant afterwards, shared by all threads. */
 struct kvm {
     int fd;                  /* /dev/kvm */
+    int empty_vm_fd;         /* a VM without anything, for what only a VM can be asked; while it is
+                                open, creating and closing others is cheap */
     size_t run_bytes;        /* size of a vCPU's struct kvm_run mapping */
     unsigned max_vcpus;      /* KVM_CAP_MAX_VCPUS */
     unsigned max_memslots;   /* KVM_CAP_NR_MEMSLOTS */
@@ -22,6 +24,7 @@ struct kvm {
     unsigned
         dirty_ring_max;    /* KVM_CAP_DIRTY_LOG_RING_ACQ_REL (or the TSO form): bytes, 0 = absent */
     bool tsc_control;      /* KVM_CAP_TSC_CONTROL */
+    unsigned tsc_khz;      /* KVM_GET_TSC_KHZ of a new VM; 0 = unknown */
     unsigned clock_flags;  /* KVM_CAP_ADJUST_CLOCK: KVM_CLOCK_* flags of KVM_GET_CLOCK */
     unsigned xsave2_bytes; /* KVM_CAP_XSAVE2: 0 = absent */
     bool sregs2;           /* KVM_CAP_SREGS2 */

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * An OUT of 1, 2 or 4 bytes to the exit port is an exit code. Resets: 0xfe to the keyboard
+ * controller's command port pulses the reset line (IBM AT); bit 2 of 0xcf9 set from 0 to 1 resets
+ * (Intel ICH, "Reset Control Register"). */
+#include "vmm/device/exit_port.h"
+
+#include <string.h>
+
+#define KEYBOARD_COMMAND_PORT 0x64
+#define KEYBOARD_PULSE_RESET  0xfe
+#define RESET_CONTROL_PORT    0xcf9
+#define RESET_CONTROL_CPU     0x04
+
+static void exit_access(void *opaque, uint64_t offset, uint8_t *data, unsigned bytes, bool is_write)
+{
+    struct exit_port *port = opaque;
+    uint32_t code = 0;
+
+    if (!is_write || offset != 0 || bytes > sizeof(code))
+        return;
+    memcpy(&code, data, bytes);
+    port->events.exit(port->events.opaque, code);
+}
+
+static void keyboard_access(void *opaque, uint64_t offset, uint8_t *data, unsigned bytes,
+                            bool is_write)
+{
+    struct exit_port *port = opaque;
+
+    (void)offset;
+    if (is_write && data[0] == KEYBOARD_PULSE_RESET)
+        port->events.reset(port->events.opaque, "the keyboard controller");
+    else if (!is_write)
+        memset(data, 0, bytes); /* status: nothing to read, ready for a command */
+}
+
+static void cf9_access(void *opaque, uint64_t offset, uint8_t *data, unsigned bytes, bool is_write)
+{
+    struct exit_port *port = opaque;
+    uint8_t old;
+
+    (void)offset;
+    (void)bytes;
+    if (!is_write) {
+        data[0] = __atomic_load_n(&port->cf9, __ATOMIC_RELAXED);
+        return;
+    }
+    old =
+        __atomic_exchange_n(&port->cf9, (uint8_t)(data[0] & ~RESET_CONTROL_CPU), __ATOMIC_RELAXED);
+    if (data[0] & RESET_CONTROL_CPU && !(old & RESET_CONTROL_CPU))
+        port->events.reset(port->events.opaque, "port 0xcf9");
+}
+
+int exit_port_init(struct exit_port *port, struct bus *bus, uint16_t address,
+                   const struct exit_port_events *events, struct error *err)
+{
+    const struct bus_window windows[] = {
+        {.name = "exit", .start = address, .bytes = EXIT_PORT_BYTES, .access = exit_access},
+        {.name = "keyboard", .start = KEYBOARD_COMMAND_PORT, .bytes = 1, .access = keyboard_access},
+        {.name = "reset", .start = RESET_CONTROL_PORT, .bytes = 1, .access = cf9_access},
+    };
+
+    memset(port, 0, sizeof(*port));
+    port->events = *events;
+    for (unsigned i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
+        struct bus_window window = windows[i];
+        int ret;
+
+        window.opaque = port;
+        ret = bus_add(bus, BUS_PORT, &window, err);
+        if (ret)
+            return ret;
+    }
+    return 0;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The vCPUs of a machine, one thread each. A thread is either parked, or inside KVM_RUN and the
+ * handling of its exits. It parks out of one place only: KVM_RUN returned EINTR after
+ * kvm_run->immediate_exit was set. By then KVM has completed every port and MMIO access that it
+ * left KVM_RUN for (api.rst, "immediate_exit"), so a parked vCPU owes nothing and can be saved. */
+#ifndef VMM_VCPU_H
+#define VMM_VCPU_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vmm/base/error.h"
+#include "vmm/bus.h"
+#include "vmm/kvm.h"
+#include "vmm/machine_tree.h"
+
+struct kvm_run;
+struct vcpu_set;
+
+enum vcpu_end {
+    VCPU_END_SHUTDOWN, /* triple fault */
+    VCPU_END_RESET,    /* a reset that KVM reports */
+    VCPU_END_ERROR,    /* KVM cannot go on */
+};
+
+/* Called from the vCPU's thread when it can run no further; it parks right after, and is not run
+ * again. The callee makes the others park with vcpu_set_request_park(). */
+struct vcpu_events {
+    void (*end)(void *opaque, unsigned cpu, enum vcpu_end end, const char *reason);
+    void *opaque;
+};
+
+struct vcpu {
+    struct vcpu_set *set;
+    unsigned index;
+    int fd;
+    struct kvm_run *run;
+    bool has_thread;
+    pthread_t thread;
+    bool parked;    /* set's lock */
+    unsigned trial; /* set's lock: the last trial entry that was made */
+};
+
+/* Owned by the caller; does not move while open. */
+struct vcpu_set {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct bus *bus;
+    struct vcpu_events events;
+    size_t run_bytes;
+    unsigned ncpus;
+    bool may_run; /* lock */
+    bool quit;    /* lock */
+    unsigned trial;
+    struct vcpu vcpu[MACHINE_MAX_CPUS];
+};
+
+/* Creates vCPUs 0…ncpus-1 (KVM_CREATE_VCPU) and their threads, parked. Takes over SIGUSR1 for the
+ * whole process: its handler does nothing, the signal only interrupts KVM_RUN. bus is borrowed. On
+ * failure nothing is left to close. */
+int vcpu_set_open(struct vcpu_set *set, const struct kvm *kvm, int vm_fd, unsigned ncpus,
+                  struct bus *bus, const struct vcpu_events *events, struct error *err);
+/* Parks, ends and joins all threads, closes the vCPUs. */
+void vcpu_set_close(struct vcpu_set *set);
+
+/* All vCPUs may run. */
+void vcpu_set_run(struct vcpu_set *set);
+/* Signals all vCPUs and returns at once. Any thread, vCPU threads included. */
+void vcpu_set_request_park(struct vcpu_set *set);
+/* As above, then waits until all are parked. Not from a vCPU thread. */
+void vcpu_set_park(struct vcpu_set *set);
+/* Every vCPU enters KVM_RUN once with immediate_exit set, in its own thread, and parks again. */
+void vcpu_set_trial(struct vcpu_set *set);
+
+/* For the run loop: handles the exit that KVM_RUN returned with. False where the vCPU cannot go on;
+ * the end was reported then. */
+bool vcpu_handle_exit(struct vcpu *vcpu);
+void vcpu_report_end(struct vcpu *vcpu, enum vcpu_end end, const char *what);
+
+#endif

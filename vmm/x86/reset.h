@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Registers of the boot vCPU before its first instruction. */
+#ifndef VMM_X86_RESET_H
+#define VMM_X86_RESET_H
+
+#include "vmm/base/error.h"
+#include "vmm/loader.h"
+
+/* Puts the vCPU at the entry: 32-bit protected mode with flat segments and paging off, EBX =
+ * start_info (Xen PVH boot ABI, docs/misc/pvh.pandoc), or real mode with CS:IP at the address. The
+ * other vCPUs stay as KVM made them: waiting for INIT/SIPI. */
+int reset_boot_vcpu(int vcpu_fd, const struct loader_entry *entry, struct error *err);
+
+#endif
