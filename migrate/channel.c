@@ -20,6 +20,8 @@
 
 #define CHANNEL_RING_ENTRIES 8
 #define CHANNEL_MAX_VECTORS  1024
+/* Offset -1: read and write where the descriptor stands, as read(2) does. */
+#define CURRENT_POSITION     UINT64_MAX
 #define KEEPALIVE_IDLE_S     5
 #define KEEPALIVE_INTERVAL_S 2
 #define KEEPALIVE_PROBES     3
@@ -224,9 +226,9 @@ static void prepare_transfer(struct channel *channel, struct io_uring_sqe *sqe, 
     else if (channel->is_socket)
         io_uring_prep_recvmsg(sqe, channel->in_fd, message, 0);
     else if (send)
-        io_uring_prep_writev(sqe, channel->out_fd, message->msg_iov, count, 0);
+        io_uring_prep_writev(sqe, channel->out_fd, message->msg_iov, count, CURRENT_POSITION);
     else
-        io_uring_prep_readv(sqe, channel->in_fd, message->msg_iov, count, 0);
+        io_uring_prep_readv(sqe, channel->in_fd, message->msg_iov, count, CURRENT_POSITION);
 }
 
 static int transfer_failed(const struct channel *channel, bool send, int code, struct error *err)

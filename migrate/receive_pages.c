@@ -107,7 +107,7 @@ static int check_payload_hash(const struct receive_pages *pages, unsigned nruns,
 int receive_pages_take(struct receive_pages *pages, struct record_link *link,
                        const struct record *record, struct error *err)
 {
-    unsigned nruns, nvectors;
+    unsigned nruns = 0, nvectors = 0;
     int rc = place_runs(pages, record, &nruns, &nvectors, err);
 
     if (rc)
