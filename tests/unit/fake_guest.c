@@ -301,7 +301,8 @@ static int load(void *opaque, const void *state, size_t state_bytes, struct erro
 
     if (guest->fault == FAKE_FAIL_LOAD)
         return error_set(err, EINVAL, "the state has a register that this host does not know");
-    assert(state_bytes == sizeof(guest->state));
+    if (state_bytes != sizeof(guest->state))
+        return error_set(err, EPROTO, "a state of %zu bytes", state_bytes);
     memcpy(guest->state, state, state_bytes);
     return 0;
 }
