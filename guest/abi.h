@@ -65,7 +65,7 @@ struct guest_cpu_stats {
     uint64_t clock_steps; /* times the clock was seen to go back: must stay 0 */
     uint64_t faults;      /* mismatches found: must stay 0 */
     uint64_t rounds;      /* complete passes over the working set */
-    uint64_t reserved;
+    uint64_t tsc_steps;   /* times the raw TSC was seen to go back: tells, but is no fault */
 };
 
 struct guest_stats {
