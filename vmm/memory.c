@@ -89,6 +89,9 @@ void memory_destroy(struct memory *memory)
 
 int memory_set_slots(const struct memory *memory, int vm_fd, bool log_dirty, struct error *err)
 {
+    int first_failure = 0;
+
+    /* All slots are tried: logging that is to go off goes off wherever it can. */
     for (unsigned i = 0; i < memory->nregions; i++) {
         const struct memory_region *region = &memory->region[i];
         struct kvm_userspace_memory_region slot = {
@@ -98,14 +101,15 @@ int memory_set_slots(const struct memory *memory, int vm_fd, bool log_dirty, str
             .memory_size = region_bytes(region),
             .userspace_addr = (uintptr_t)region->hva,
         };
-        int result = KVM_IOCTL(vm_fd, KVM_SET_USER_MEMORY_REGION, &slot, err);
+        struct error *line = first_failure ? NULL : err;
+        int result = KVM_IOCTL(vm_fd, KVM_SET_USER_MEMORY_REGION, &slot, line);
 
-        if (result < 0) {
-            error_prefix(err, "RAM slot %u at 0x%" PRIx64, i, region->gpa);
-            return result;
+        if (result < 0 && !first_failure) {
+            error_prefix(line, "RAM slot %u at 0x%" PRIx64, i, region->gpa);
+            first_failure = result;
         }
     }
-    return 0;
+    return first_failure;
 }
 
 /* The region that holds the byte at gpa, and how many bytes it has from there on. */

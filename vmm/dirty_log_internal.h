@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a dirty-logging backend is. Internal to dirty_log*.c. */
+#ifndef VMM_DIRTY_LOG_INTERNAL_H
+#define VMM_DIRTY_LOG_INTERNAL_H
+
+#include "vmm/dirty_log.h"
+
+struct dirty_log;
+
+struct dirty_log_ops {
+    const char *name;
+    bool (*supported)(const struct kvm *kvm);
+    /* Chooses the mechanism for the whole VM, before any slot logs. */
+    int (*choose)(const struct dirty_log *log, struct error *err);
+    /* ORs what the kernel has logged for a slot into pending; may use scratch. */
+    int (*fetch)(const struct dirty_log *log, unsigned slot, struct error *err);
+    /* Re-protects the pages in words, which begin at first_page. NULL where fetch did already. */
+    int (*protect)(const struct dirty_log *log, unsigned slot, uint64_t first_page, uint64_t npages,
+                   uint64_t *words, struct error *err);
+};
+
+extern const struct dirty_log_ops dirty_log_get_ops;
+extern const struct dirty_log_ops dirty_log_clear_ops;
+
+struct dirty_log_slot {
+    uint64_t npages;
+    uint64_t *pending; /* dirty, not claimed yet; only the engine's thread touches it */
+};
+
+struct dirty_log {
+    const struct dirty_log_ops *ops;
+    const struct kvm *kvm; /* borrowed */
+    int vm_fd;             /* borrowed */
+    struct memory *memory; /* borrowed */
+    struct dirty_log_slot slot[MEMORY_MAX_REGIONS];
+    uint64_t *scratch; /* words of the largest slot, for ioctls */
+    int failed;        /* first -errno of an ioctl: from then on nothing can be trusted */
+    struct error why;  /* and its line */
+};
+
+/* KVM_GET_DIRTY_LOG (api.rst 4.8) of one slot, ORed into pending. Whether that re-protects is the
+ * VM's setting. */
+int dirty_log_get_slot(const struct dirty_log *log, unsigned slot, struct error *err);
+
+/* Sets KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 (api.rst 7.18) to flags, 0 = automatic. The setting is
+ * the VM's and must not change while a slot logs. */
+int dirty_log_set_manual(const struct dirty_log *log, uint64_t flags, struct error *err);
+
+#endif
