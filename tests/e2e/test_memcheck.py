@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+"""memcheck MEMORY CPUS HOPS [WORKLOAD PARAMETERS]: a guest that verifies its own memory is migrated while it runs,
+back and forth, and finds no fault. Usage: test_memcheck.py MEMORY CPUS HOPS [PARAMETERS…]
+"""
+import sys
+
+from harness import Control, check, finish, main, migrate_well, receive, run
+
+memory, cpus, hops = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+workload = " ".join(sys.argv[4:]) or "memcheck"
+
+
+def test_hops():
+    here, control = run(workload, memory=memory, cpus=cpus)
+    downtimes = []
+    for hop in range(hops):
+        there, there_control, uri = receive()
+        result = migrate_well(control, uri)
+        downtimes.append(result["downtime_ns"])
+        old = Control(control)
+        old.command("quit")
+        here.expect_exit(0)
+        check(there.alive(), f"the guest ended after hop {hop}")
+        here, control = there, there_control
+    finish(here)
+    verdict = here.out.decode(errors="replace").strip().splitlines()[-1]
+    check("OK" in verdict, verdict)
+    downtimes.sort()
+    print(f"{verdict}; downtime median {downtimes[len(downtimes) // 2] / 1e6:.2f} ms, "
+          f"max {downtimes[-1] / 1e6:.2f} ms")
+
+
+if __name__ == "__main__":
+    main(test_hops)

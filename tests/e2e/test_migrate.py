@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""A running guest moves between two processes, over every kind of link, and both sides say what is true."""
+import shlex
+import socket
+import subprocess
+import time
+
+from harness import (BINARY, Control, check, finish, main, migrate, migrate_well, path, receive, run,
+                     wait_until)
+
+
+def test_tcp():
+    source, control = run("memcheck")
+    target, target_control, uri = receive()
+    result = migrate_well(control, uri)
+    for key in ("status", "total_ns", "setup_ns", "downtime_ns", "rounds", "bytes_sent",
+                "bandwidth_bytes_per_s"):
+        check(key in result, f"no {key} in {result}")
+    check(0 < result["downtime_ns"] < result["total_ns"], f"downtime {result}")
+    for key in ("dirty_pages", "sent_bytes", "ns"):
+        check(key in result["rounds"][0], f"no {key} in {result['rounds'][0]}")
+    check(result["bytes_sent"] >= sum(r["sent_bytes"] for r in result["rounds"]), "bytes_sent")
+    there, here = Control(target_control), Control(control)
+    check(there.status() == "running", "the destination does not run")
+    check(here.status() == "postmigrate", here.status())
+    check(here.command("query-migrate")["status"] == "completed", "query-migrate")
+    for refused in ("cont", "migrate"):
+        here.refused(refused, **({"uri": uri} if refused == "migrate" else {}))
+    check(here.status() == "postmigrate", "a refused cont changed the state")
+    here.command("quit")
+    source.expect_exit(0)
+    check(b"moved to" in source.err, "the source does not say where the guest went")
+    finish(target)
+    check(b"memcheck: OK" in target.out, "no verdict")
+
+
+def test_unix():
+    source, control = run("memcheck")
+    target, _, uri = receive(f"unix:{path('link')}")
+    migrate_well(control, uri)
+    finish(target)
+    source.kill()
+
+
+def test_ipv6():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        print(f"no IPv6 loopback here: {error}")
+        return
+    _, control = run("memcheck")
+    target, _, uri = receive("tcp:[::1]:0")
+    migrate_well(control, uri)
+    finish(target)
+
+
+def test_exec_and_stdio():
+    """Two hosts are one ssh away; here the remote shell is a local one."""
+    source, control = run("memcheck seconds=3")
+    log = path("remote.log")
+    remote = f"{shlex.quote(BINARY)} receive --stdio --serial file:{shlex.quote(log)}"
+    migrate_well(control, f"exec:sh -c {shlex.quote(remote)}")
+
+    def verdict():
+        try:
+            with open(log, "rb") as file:
+                return b"memcheck: OK" in file.read()
+        except OSError:
+            return False
+    wait_until(verdict, "the verdict of the guest behind exec:")
+    Control(control).command("quit")
+    source.expect_exit(0)
+
+
+def test_fd():
+    source, control = run("memcheck")
+    ours, theirs = socket.socketpair()
+    target = subprocess.Popen([BINARY, "receive", "--stdio", "--control", path("fd.sock")],
+                              stdin=theirs, stdout=theirs)
+    theirs.close()
+    done = subprocess.run([BINARY, "migrate", "--control", control, "--json", f"fd:{ours.fileno()}"],
+                          pass_fds=[ours.fileno()], capture_output=True, timeout=60, check=False)
+    ours.close()
+    check(done.returncode == 0, done.stderr.decode())
+    there = Control(path("fd.sock"))
+    wait_until(lambda: there.status() == "running", "the guest behind fd:")
+    there.command("quit")
+    check(target.wait(20) == 0, "the receiver's status after quit")
+    source.kill()
+
+
+def test_paused_arrives_paused():
+    _, control = run("memcheck")
+    here = Control(control)
+    here.command("stop")
+    check(here.status() == "paused", here.status())
+    target, target_control, uri = receive()
+    migrate_well(control, uri)
+    there = Control(target_control)
+    check(there.status() == "paused", f"arrived {there.status()}")
+    there.command("cont")
+    check(there.status() == "running", there.status())
+    finish(target)
+
+
+def test_check_sends_no_page():
+    source, control = run("memcheck")
+    target, target_control, uri = receive()
+    code, result, err = migrate(control, uri, "--check")
+    check(code == 0, f"--check exited with {code}: {err}")
+    check(Control(target_control).status() == "inmigrate", "the receiver is not waiting any more")
+    check(Control(control).status() == "running", "the source was touched")
+    check(target.alive(), "the receiver ended after a check")
+    migrate_well(control, uri)
+    finish(target)
+    source.kill()
+
+
+def test_events():
+    _, control = run("memcheck")
+    target, _, uri = receive()
+    here = Control(control)
+    migrate_well(control, uri)
+    here.status()
+    states = [e["data"]["status"] for e in here.events if e["event"] == "MIGRATION"]
+    check(states and states[-1] == "completed" and "active" in states, f"events {here.events}")
+    finish(target)
+
+
+def test_bandwidth_limit():
+    _, control = run("idle fill=48M")
+    _, _, uri = receive()
+    begin = time.monotonic()
+    result = migrate_well(control, uri, "--max-bandwidth", "24M")
+    rate = result["bytes_sent"] / (time.monotonic() - begin)
+    check(rate < 24 * 1024 * 1024 * 1.05, f"{rate:.0f} bytes/s against a limit of 24 MiB/s")
+
+
+def test_cancel():
+    source, control = run("memcheck")
+    target, _, uri = receive()
+    here = Control(control)
+    here.command("migrate-set-parameters", **{"max-bandwidth": 1 << 20})
+    here.command("migrate", uri=uri)
+    wait_until(lambda: here.command("query-migrate").get("ram", {}).get("transferred", 0) > 100000,
+               "the migration to get going")
+    here.command("migrate_cancel")
+    wait_until(lambda: here.command("query-migrate")["status"] == "cancelled", "the cancellation")
+    check(here.status() == "running", here.status())
+    target.expect_exit(1)
+    here.command("migrate-set-parameters", **{"max-bandwidth": 0})
+    target, _, uri = receive()
+    migrate_well(control, uri)
+    finish(target)
+    source.kill()
+
+
+def test_guest_ends_meanwhile():
+    source, control = run("memcheck")
+    target, _, uri = receive()
+    here = Control(control)
+    here.command("migrate-set-parameters", **{"max-bandwidth": 1 << 20})
+    migration = subprocess.Popen([BINARY, "migrate", "--control", control, "--max-bandwidth", "1M", uri],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_until(lambda: here.command("query-migrate").get("ram", {}).get("transferred", 0) > 100000,
+               "the migration to get going")
+    finish(source)
+    check(migration.wait(30) == 1, "migrate does not fail when the guest ends")
+    migration.communicate()
+    target.expect_exit(1)
+
+
+if __name__ == "__main__":
+    main(test_tcp, test_unix, test_ipv6, test_exec_and_stdio, test_fd, test_paused_arrives_paused,
+         test_check_sends_no_page, test_events, test_bandwidth_limit, test_cancel, test_guest_ends_meanwhile)
