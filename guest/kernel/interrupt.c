@@ -149,18 +149,20 @@ void interrupt_handle(unsigned cpu, unsigned vector)
 static uint64_t lapic_timer_hz(unsigned cpu)
 {
     uint64_t start_ns, end_ns;
-    uint32_t left;
+    uint32_t start, end;
 
     lapic_write(LAPIC_DIVIDE, LAPIC_DIVIDE_1);
     lapic_write(LAPIC_LVT_TIMER, LAPIC_MASKED);
     lapic_write(LAPIC_INITIAL, UINT32_MAX);
+    /* Clock, then counter, both times: what a reading costs cancels out. */
     start_ns = clock_now_ns(cpu);
+    start = lapic_read(LAPIC_CURRENT);
     do {
         end_ns = clock_now_ns(cpu);
     } while (end_ns - start_ns < CALIBRATION_NS);
-    left = lapic_read(LAPIC_CURRENT);
+    end = lapic_read(LAPIC_CURRENT);
     lapic_write(LAPIC_INITIAL, 0);
-    return (uint64_t)(UINT32_MAX - left) * 1000000000 / (end_ns - start_ns);
+    return (uint64_t)(start - end) * 1000000000 / (end_ns - start_ns);
 }
 
 static int64_t set_lapic_timer(unsigned cpu, uint64_t hz)
