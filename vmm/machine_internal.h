@@ -31,7 +31,7 @@ struct machine {
     struct serial serial;
     struct exit_port exit_port;
     struct probe probe;
-    struct vcpu_state_msrs msrs; /* which MSRs can be saved; filled by the first save */
+    struct vcpu_state_msrs msrs; /* filled by the first save */
 
     pthread_mutex_t lock; /* the following */
     enum machine_state state;
@@ -50,6 +50,9 @@ void machine_end(struct machine *machine, enum machine_exit_kind kind, uint32_t 
 /* 0 where the machine is in `wanted`; else -ESHUTDOWN or -EBUSY with a line. */
 int machine_require(struct machine *machine, enum machine_state wanted, const char *verb,
                     struct error *err);
+
+/* created -> paused, unless the guest ended on its trial entry. */
+int machine_restored(struct machine *machine, struct error *err);
 
 /* KVM_SET_TSC_KHZ where the guest's frequency is not the host's. */
 int machine_set_tsc_khz(struct machine *machine, struct error *err);

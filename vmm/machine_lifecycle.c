@@ -172,6 +172,11 @@ int machine_resume(struct machine *machine, struct error *err)
     return 0;
 }
 
+int machine_restored(struct machine *machine, struct error *err)
+{
+    return change_state(machine, MACHINE_CREATED, MACHINE_PAUSED, "restore", err);
+}
+
 int machine_mark_moved(struct machine *machine, struct error *err)
 {
     return change_state(machine, MACHINE_PAUSED, MACHINE_MOVED, "hand the guest over", err);

@@ -53,6 +53,9 @@ void state_put_cells(struct state_writer *writer, const char *name, const uint32
 void state_put_bytes(struct state_writer *writer, const char *name, const void *data, size_t bytes);
 void state_put_fields(struct state_writer *writer, const struct state_field *fields, size_t nfields,
                       const void *structure);
+/* All fields as one property. */
+void state_put_packed(struct state_writer *writer, const char *name,
+                      const struct state_field *fields, size_t nfields, const void *structure);
 /* The caller frees *fdt with free(). Nothing to abort after it, whatever it returns. */
 int state_writer_finish(struct state_writer *writer, void **fdt, size_t *fdt_bytes,
                         struct error *err);
@@ -89,6 +92,9 @@ int state_get_bytes(struct state_reader *node, const char *name, size_t max, con
                     size_t *bytes, struct error *err);
 int state_get_fields(struct state_reader *node, const struct state_field *fields, size_t nfields,
                      void *structure, struct error *err);
+
+int state_get_packed(struct state_reader *node, const char *name, const struct state_field *fields,
+                     size_t nfields, void *structure, struct error *err);
 
 /* A cell at any address. */
 uint32_t state_cell(const void *at);

@@ -4,7 +4,6 @@
  * libfdt's accessors stay inside it. */
 #include <endian.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <libfdt.h>
 #include <stdio.h>
 #include <string.h>
@@ -187,29 +186,48 @@ int state_get_bytes(struct state_reader *node, const char *name, size_t max, con
     return 0;
 }
 
-static int get_field(struct state_reader *node, const struct state_field *field, void *structure,
-                     struct error *err)
+static size_t field_bytes(const struct state_field *field)
 {
-    unsigned cells_each = field->width == 8 ? 2 : 1;
-    size_t wanted = (size_t)field->count * cells_each * sizeof(uint32_t);
+    return (size_t)field->count * (field->width == 8 ? 2 : 1) * sizeof(uint32_t);
+}
+
+/* Cells -> one member; false where a value does not fit into it. */
+static bool store_field(const struct state_field *field, const uint8_t *data, void *structure)
+{
+    unsigned each = field->width == 8 ? 2 : 1;
+
+    for (unsigned k = 0; k < field->count; k++) {
+        const uint8_t *at = data + (size_t)k * each * sizeof(uint32_t);
+        uint64_t value = state_cell(at);
+
+        if (each == 2)
+            value = value << 32 | state_cell(at + sizeof(uint32_t));
+        if (field->width < 8 && value >> (8 * field->width) != 0)
+            return false;
+        memcpy((uint8_t *)structure + field->offset + (size_t)k * field->width, &value,
+               field->width);
+    }
+    return true;
+}
+
+int state_get_packed(struct state_reader *node, const char *name, const struct state_field *fields,
+                     size_t nfields, void *structure, struct error *err)
+{
+    size_t wanted = 0;
     int bytes;
-    const uint8_t *data = need(node, field->name, &bytes, err);
+    const uint8_t *data = need(node, name, &bytes, err);
 
     if (!data)
         return -EPROTO;
+    for (size_t i = 0; i < nfields; i++)
+        wanted += field_bytes(&fields[i]);
     if ((size_t)bytes != wanted)
-        return wrong_size(node, field->name, bytes, wanted, err);
-    for (unsigned k = 0; k < field->count; k++) {
-        const uint8_t *at = data + (size_t)k * cells_each * sizeof(uint32_t);
-        uint64_t value = state_cell(at);
-
-        if (cells_each == 2)
-            value = value << 32 | state_cell(at + sizeof(uint32_t));
-        if (field->width < 8 && value >> (8 * field->width) != 0)
-            return error_set(err, EPROTO, "saved state: /%s/%s: 0x%" PRIx64 " is too large",
-                             node->name, field->name, value);
-        memcpy((uint8_t *)structure + field->offset + (size_t)k * field->width, &value,
-               field->width);
+        return wrong_size(node, name, bytes, wanted, err);
+    for (size_t i = 0; i < nfields; i++) {
+        if (!store_field(&fields[i], data, structure))
+            return error_set(err, EPROTO, "saved state: /%s/%s: the value of %s is too large",
+                             node->name, name, fields[i].name);
+        data += field_bytes(&fields[i]);
     }
     return 0;
 }
@@ -218,7 +236,7 @@ int state_get_fields(struct state_reader *node, const struct state_field *fields
                      void *structure, struct error *err)
 {
     for (size_t i = 0; i < nfields; i++) {
-        int ret = get_field(node, &fields[i], structure, err);
+        int ret = state_get_packed(node, fields[i].name, &fields[i], 1, structure, err);
 
         if (ret)
             return ret;

@@ -93,21 +93,37 @@ static size_t integer_to_cells(const uint8_t *at, unsigned width, uint32_t *cell
     return 2;
 }
 
-void state_put_fields(struct state_writer *writer, const struct state_field *fields, size_t nfields,
-                      const void *structure)
+/* As much of the fields as fits; tables are constants, so that a test sees what does not. */
+static size_t fields_to_cells(const struct state_field *fields, size_t nfields,
+                              const void *structure, uint32_t *cells)
 {
-    for (size_t i = 0; i < nfields; i++) {
-        uint32_t cells[MAX_FIELD_CELLS];
-        size_t ncells = 0;
+    size_t ncells = 0;
 
+    for (size_t i = 0; i < nfields; i++) {
         for (unsigned k = 0; k < fields[i].count && ncells + 2 <= MAX_FIELD_CELLS; k++) {
             const uint8_t *at =
                 (const uint8_t *)structure + fields[i].offset + (size_t)k * fields[i].width;
 
             ncells += integer_to_cells(at, fields[i].width, &cells[ncells]);
         }
-        state_put_cells(writer, fields[i].name, cells, ncells);
     }
+    return ncells;
+}
+
+void state_put_fields(struct state_writer *writer, const struct state_field *fields, size_t nfields,
+                      const void *structure)
+{
+    for (size_t i = 0; i < nfields; i++)
+        state_put_packed(writer, fields[i].name, &fields[i], 1, structure);
+}
+
+void state_put_packed(struct state_writer *writer, const char *name,
+                      const struct state_field *fields, size_t nfields, const void *structure)
+{
+    uint32_t cells[MAX_FIELD_CELLS];
+    size_t ncells = fields_to_cells(fields, nfields, structure, cells);
+
+    state_put_cells(writer, name, cells, ncells);
 }
 
 int state_writer_finish(struct state_writer *writer, void **fdt, size_t *fdt_bytes,

@@ -5,6 +5,7 @@
  * (Intel ICH, "Reset Control Register"). */
 #include "vmm/device/exit_port.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define KEYBOARD_COMMAND_PORT 0x64
@@ -73,4 +74,28 @@ int exit_port_init(struct exit_port *port, struct bus *bus, uint16_t address,
             return ret;
     }
     return 0;
+}
+
+void exit_port_save(const struct exit_port *port, struct state_writer *writer)
+{
+    state_begin_node(writer, "reset");
+    state_put_u32(writer, "cf9", __atomic_load_n(&port->cf9, __ATOMIC_RELAXED));
+    state_end_node(writer);
+}
+
+int exit_port_load(struct exit_port *port, struct state_reader *root, struct error *err)
+{
+    struct state_reader node;
+    uint32_t cf9 = 0;
+    int ret = state_open_node(root, "reset", &node, err);
+
+    if (!ret)
+        ret = state_get_u32(&node, "cf9", &cf9, err);
+    if (!ret && (cf9 > UINT8_MAX || cf9 & RESET_CONTROL_CPU))
+        ret = error_set(err, EPROTO, "saved state: /reset/cf9 has impossible bits set");
+    if (!ret)
+        ret = state_close(&node, err);
+    if (!ret)
+        __atomic_store_n(&port->cf9, (uint8_t)cf9, __ATOMIC_RELAXED);
+    return ret;
 }

@@ -10,6 +10,7 @@
 
 #include "vmm/base/error.h"
 #include "vmm/bus.h"
+#include "vmm/state.h"
 
 #define EXIT_PORT_BYTES 4
 
@@ -28,5 +29,9 @@ struct exit_port {
 /* Registers all windows. The struct is the caller's and outlives the bus. */
 int exit_port_init(struct exit_port *port, struct bus *bus, uint16_t address,
                    const struct exit_port_events *events, struct error *err);
+
+/* Node /reset. */
+void exit_port_save(const struct exit_port *port, struct state_writer *writer);
+int exit_port_load(struct exit_port *port, struct state_reader *root, struct error *err);
 
 #endif

@@ -10,14 +10,43 @@
 #include "vmm/base/error.h"
 #include "vmm/kvm.h"
 #include "vmm/state.h"
+#include "vmm/x86/clock_state.h"
 
 #define VCPU_STATE_MAX_MSRS 512
 
-/* The MSRs that KVM lists and a vCPU can read, TSC and TSC deadline excepted. */
+/* The MSRs that KVM lists and a vCPU can read; TSC and TSC deadline excepted, which have an order
+ * of their own. */
 struct vcpu_state_msrs {
-    bool known;
-    uint32_t count;
+    uint32_t count; /* 0 until vcpu_state_list_msrs() */
     uint32_t index[VCPU_STATE_MAX_MSRS];
 };
+
+/* Asks KVM for its list and tries which of them can be read (api.rst 4.3 KVM_GET_MSR_INDEX_LIST).
+ * The answer is the same for all vCPUs of a machine. */
+int vcpu_state_list_msrs(const struct kvm *kvm, int vcpu_fd, struct vcpu_state_msrs *msrs,
+                         struct error *err);
+
+/* Reading this makes KVM process INIT and SIPI that are pending, which changes other state: it is
+ * read first, for all vCPUs. */
+int vcpu_state_mp_state(int vcpu_fd, uint32_t *mp_state, struct error *err);
+
+int vcpu_state_save(const struct kvm *kvm, const struct vcpu_state_msrs *msrs, int vcpu_fd,
+                    unsigned cpu, uint32_t mp_state, struct state_writer *writer,
+                    struct error *err);
+
+struct vcpu_state_time {
+    uint64_t tsc_khz;
+    const struct clock_state *clock; /* applied already */
+    bool tsc_ignored;                /* out: this host does not let the TSC be set */
+};
+
+int vcpu_state_load(const struct kvm *kvm, int vcpu_fd, unsigned cpu, struct vcpu_state_time *time,
+                    struct state_reader *root, struct error *err);
+
+/* Property "msrs": (index, value high, value low) cells. */
+int vcpu_state_save_msrs(const struct vcpu_state_msrs *msrs, int vcpu_fd,
+                         struct state_writer *writer, struct error *err);
+/* An MSR that this host lacks may be skipped where its value is 0; otherwise -ENOTSUP names it. */
+int vcpu_state_load_msrs(int vcpu_fd, struct state_reader *node, struct error *err);
 
 #endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * For tests on real KVM: machines that run the project's test guest, and what they printed. */
+#ifndef TESTS_KVM_TEST_GUEST_H
+#define TESTS_KVM_TEST_GUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "guest/abi.h"
+#include "vmm/machine.h"
+
+/* What ends a wait that should have ended long before: a failure, never a measurement. */
+#define TEST_GUEST_PATIENCE_MS 60000
+
+struct test_console {
+    char text[256 * 1024]; /* NUL-terminated */
+    size_t bytes;
+};
+
+/* Opens /dev/kvm, or ends the process with 77 and the reason. */
+void test_guest_open_kvm(struct kvm *kvm);
+
+/* A machine of the host's CPU with this command line, created; with the test guest loaded or
+ * without anything, as a destination is. Fails the test on any error. */
+struct machine *test_guest_create(const struct kvm *kvm, unsigned ncpus, uint64_t memory_bytes,
+                                  const char *bootargs, bool load);
+
+/* Pumps the console until the text appears in it, or the guest stops (false). */
+bool test_guest_wait_text(struct machine *machine, struct test_console *console, const char *text);
+/* Pumps the console until the guest stops; returns how it ended. */
+const struct machine_exit *test_guest_wait_exit(struct machine *machine,
+                                                struct test_console *console);
+/* Types the finish byte, waits for the end, and expects GUEST_EXIT_OK. */
+void test_guest_finish(struct machine *machine, struct test_console *console);
+
+/* The statistics page, in guest RAM. */
+const volatile struct guest_stats *test_guest_stats(struct machine *machine);
+/* Waits until every vCPU's heartbeat has grown by `beats` from now on. */
+void test_guest_wait_beats(struct machine *machine, uint64_t beats);
+
+/* Moves a paused guest into a new machine of the same tree: state by machine_save() and
+ * machine_restore(), RAM by copying. The old one is destroyed; the new one is paused. */
+struct machine *test_guest_hop(const struct kvm *kvm, struct machine *from,
+                               struct test_console *console);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tables only. Changing a name changes the format of saved states. */
+#include "vmm/x86/vcpu_fields.h"
+
+#include <linux/kvm.h>
+
+#define REG(member) STATE_FIELD(struct kvm_regs, member, #member)
+const struct state_field vcpu_regs_fields[VCPU_REGS_NFIELDS] = {
+    REG(rax), REG(rbx), REG(rcx), REG(rdx), REG(rsi), REG(rdi), REG(rsp), REG(rbp), REG(r8),
+    REG(r9),  REG(r10), REG(r11), REG(r12), REG(r13), REG(r14), REG(r15), REG(rip), REG(rflags),
+};
+
+#define SEGMENT(member)                             \
+    {                                               \
+#member, offsetof(struct kvm_sregs, member) \
+    }
+const struct vcpu_segment_place vcpu_segments[VCPU_SEGMENTS] = {
+    SEGMENT(cs), SEGMENT(ds), SEGMENT(es), SEGMENT(fs),
+    SEGMENT(gs), SEGMENT(ss), SEGMENT(tr), SEGMENT(ldt),
+};
+
+#define PART(member) STATE_FIELD(struct kvm_segment, member, #member)
+const struct state_field vcpu_segment_fields[VCPU_SEGMENT_NFIELDS] = {
+    PART(base), PART(limit), PART(selector), PART(type), PART(present), PART(dpl),
+    PART(db),   PART(s),     PART(l),        PART(g),    PART(avl),     PART(unusable),
+};
+
+#define SREG(member, name) STATE_FIELD(struct kvm_sregs, member, name)
+const struct state_field vcpu_sregs_fields[VCPU_SREGS_NFIELDS] = {
+    SREG(gdt.base, "gdt-base"),
+    SREG(gdt.limit, "gdt-limit"),
+    SREG(idt.base, "idt-base"),
+    SREG(idt.limit, "idt-limit"),
+    SREG(cr0, "cr0"),
+    SREG(cr2, "cr2"),
+    SREG(cr3, "cr3"),
+    SREG(cr4, "cr4"),
+    SREG(cr8, "cr8"),
+    SREG(efer, "efer"),
+    SREG(apic_base, "apic-base"),
+    STATE_ARRAY(struct kvm_sregs, interrupt_bitmap, "interrupt-bitmap"),
+};
+
+const struct state_field vcpu_pdptrs_fields[VCPU_PDPTRS_NFIELDS] = {
+    STATE_ARRAY(struct kvm_sregs2, pdptrs, "opt,pdptrs"),
+};
+
+const struct state_field vcpu_debug_fields[VCPU_DEBUG_NFIELDS] = {
+    STATE_ARRAY(struct kvm_debugregs, db, "db"),
+    STATE_FIELD(struct kvm_debugregs, dr6, "dr6"),
+    STATE_FIELD(struct kvm_debugregs, dr7, "dr7"),
+    STATE_FIELD(struct kvm_debugregs, flags, "debug-flags"),
+};
+
+#define EVENT(member, name) STATE_FIELD(struct kvm_vcpu_events, member, name)
+const struct state_field vcpu_events_fields[VCPU_EVENTS_NFIELDS] = {
+    EVENT(exception.injected, "exception-injected"),
+    EVENT(exception.nr, "exception-nr"),
+    EVENT(exception.has_error_code, "exception-has-error-code"),
+    EVENT(exception.pending, "exception-pending"),
+    EVENT(exception.error_code, "exception-error-code"),
+    EVENT(interrupt.injected, "interrupt-injected"),
+    EVENT(interrupt.nr, "interrupt-nr"),
+    EVENT(interrupt.soft, "interrupt-soft"),
+    EVENT(interrupt.shadow, "interrupt-shadow"),
+    EVENT(nmi.injected, "nmi-injected"),
+    EVENT(nmi.pending, "nmi-pending"),
+    EVENT(nmi.masked, "nmi-masked"),
+    EVENT(sipi_vector, "sipi-vector"),
+    EVENT(flags, "event-flags"),
+    EVENT(smi.smm, "smi-smm"),
+    EVENT(smi.pending, "smi-pending"),
+    EVENT(smi.smm_inside_nmi, "smi-inside-nmi"),
+    EVENT(smi.latched_init, "smi-latched-init"),
+    EVENT(exception_has_payload, "exception-has-payload"),
+    EVENT(exception_payload, "exception-payload"),
+};

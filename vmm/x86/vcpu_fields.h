@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Property names for the members of KVM's vCPU structures (arch/x86/include/uapi/asm/kvm.h). */
+#ifndef VMM_X86_VCPU_FIELDS_H
+#define VMM_X86_VCPU_FIELDS_H
+
+#include <stddef.h>
+
+#include "vmm/state.h"
+
+#define VCPU_REGS_NFIELDS    18
+#define VCPU_SEGMENTS        8
+#define VCPU_SEGMENT_NFIELDS 12
+#define VCPU_SREGS_NFIELDS   12
+#define VCPU_PDPTRS_NFIELDS  1
+#define VCPU_DEBUG_NFIELDS   4
+#define VCPU_EVENTS_NFIELDS  20
+
+struct vcpu_segment_place {
+    const char *name;
+    size_t offset; /* in struct kvm_sregs */
+};
+
+extern const struct state_field vcpu_regs_fields[VCPU_REGS_NFIELDS];
+extern const struct vcpu_segment_place vcpu_segments[VCPU_SEGMENTS];
+extern const struct state_field vcpu_segment_fields[VCPU_SEGMENT_NFIELDS]; /* of kvm_segment */
+extern const struct state_field vcpu_sregs_fields[VCPU_SREGS_NFIELDS];     /* the rest of it */
+extern const struct state_field vcpu_pdptrs_fields[VCPU_PDPTRS_NFIELDS];   /* of kvm_sregs2 */
+extern const struct state_field vcpu_debug_fields[VCPU_DEBUG_NFIELDS];
+extern const struct state_field vcpu_events_fields[VCPU_EVENTS_NFIELDS];
+
+#endif
