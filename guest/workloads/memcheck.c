@@ -21,9 +21,11 @@ enum {
     MEMCHECK_WORDS,
     MEMCHECK_SEED,
     MEMCHECK_WAIT,
+    MEMCHECK_SABOTAGE,
 };
 
 enum { ORDER_RANDOM, ORDER_SEQ };
+enum { SABOTAGE_NONE, SABOTAGE_WORD, SABOTAGE_STALE, SABOTAGE_TABLE };
 
 static const struct param params[] = {
     [MEMCHECK_SET] =
@@ -36,6 +38,9 @@ static const struct param params[] = {
         {.key = "words", .type = PARAM_NUMBER, .value = 8, .min = 1, .max = MEMCHECK_PAYLOAD},
     [MEMCHECK_SEED] = {.key = "seed", .type = PARAM_NUMBER, .value = 1, .max = UINT64_MAX},
     [MEMCHECK_WAIT] = {.key = "wait", .type = PARAM_CHOICE, .choices = "halt|spin"},
+    [MEMCHECK_SABOTAGE] = {.key = "sabotage",
+                           .type = PARAM_CHOICE,
+                           .choices = "none|word|stale|table"},
     {.key = NULL},
 };
 
@@ -123,6 +128,33 @@ static void visit(struct run *run, struct worker *worker, uint64_t index)
     table[index] = table_entry(index, generation);
 }
 
+/* Spoils the last page that the worker owns, the way a faulty migration would, to show that it is
+ * found out. */
+static void spoil(struct run *run, uint64_t index)
+{
+    struct memcheck_page *page = page_at(run, index);
+    uint64_t *table = run->state;
+
+    switch (run->params.value[MEMCHECK_SABOTAGE]) {
+    case SABOTAGE_WORD:
+        page->payload[MEMCHECK_PAYLOAD / 2] ^= 1;
+        break;
+    case SABOTAGE_STALE: { /* all of the page, consistent, but of long ago */
+        uint64_t generation = table[index] & 0xffffffff;
+
+        memcheck_page_fill(page, run->params.value[MEMCHECK_SEED], index);
+        if (!generation)
+            table[index] = table_entry(index, 1);
+        break;
+    }
+    case SABOTAGE_TABLE:
+        table[index]++;
+        break;
+    default:
+        break;
+    }
+}
+
 static void work(struct run *run, struct worker *worker)
 {
     const uint64_t *value = run->params.value;
@@ -144,6 +176,7 @@ static void work(struct run *run, struct worker *worker)
                                                               : worker_random_below(worker, n)));
         worker->stats->rounds = done / n;
     }
+    spoil(run, end - 1);
 }
 
 /* Each CPU judges its neighbour's pages, so that what one wrote is seen by another. */
