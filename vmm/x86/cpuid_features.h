@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Names of CPUID feature bits, as QEMU and Linux spell them. Internal to cpuid*.c.
+ * CPUID feature bits: their names, as QEMU and Linux spell them, masks and comparison.
+ * cpuid*.c.
  *
  * Source: Intel SDM volume 2A "CPUID", AMD APM volume 3 appendix E, api.rst and
  * Documentation/virt/kvm/x86/cpuid.rst for leaf 0x40000001. */
@@ -49,5 +50,9 @@ bool cpuid_clear(struct machine_description *description, const char *name);
 
 /* Clears features that cannot work without one that is not offered, XSAVE components included. */
 void cpuid_clear_dependents(struct machine_description *description);
+
+/* -ENOTSUP with everything that `wanted` has and `host` lacks. */
+int cpuid_compare(const struct machine_description *wanted, const struct machine_description *host,
+                  struct error *err);
 
 #endif
