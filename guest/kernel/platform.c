@@ -117,7 +117,7 @@ static bool is_child(const char *path, const char *parent_and_prefix)
 {
     size_t n = strlen(parent_and_prefix);
 
-    if (strncmp(path, parent_and_prefix, n))
+    if (strncmp(path, parent_and_prefix, n) != 0)
         return false;
     for (path += n; *path; path++) {
         if (*path == '/')

@@ -14,6 +14,7 @@
 #define UART_LCR       3
 #define UART_MCR       4
 #define UART_LSR       5
+#define UART_LSR_DATA  0x01
 #define UART_LSR_THRE  0x20
 #define UART_FIFO_DEEP 16
 
@@ -31,7 +32,9 @@ void console_init(void)
     io_out8(port + UART_DATA, 1);   /* 115200 baud */
     io_out8(port + UART_IER, 0);
     io_out8(port + UART_LCR, 0x03); /* 8 bits, no parity, one stop bit */
-    io_out8(port + UART_FCR, 0x01); /* FIFO on; input that waits already is kept */
+    /* Switching the FIFO on would drop input that came before: then do without. */
+    if (!(io_in8(port + UART_LSR) & UART_LSR_DATA))
+        io_out8(port + UART_FCR, 0x01);
     io_out8(port + UART_MCR, 0x0b); /* DTR, RTS, OUT2: the interrupt line is driven */
     console.burst = (io_in8(port + UART_IIR) & 0xc0) == 0xc0 ? UART_FIFO_DEEP : 1;
 }

@@ -12,6 +12,14 @@ struct line {
     size_t used;
 };
 
+/* What is to be converted, taken from the arguments by its length modifier. */
+struct conversion {
+    char kind;
+    bool is_long;
+    unsigned width;
+    char pad;
+};
+
 static void line_add(struct line *line, char c)
 {
     if (line->used < sizeof(line->text))
@@ -43,59 +51,55 @@ static void line_number(struct line *line, uint64_t value, unsigned base, unsign
         line_add(line, digits[--n]);
 }
 
-/* One conversion; `format` is just behind the '%'. Returns what follows it. */
-static const char *line_convert(struct line *line, const char *format, va_list *arguments)
+/* Reads what follows a '%'; returns what follows the conversion. */
+static const char *parse_conversion(struct conversion *conversion, const char *format)
 {
-    unsigned width = 0;
-    char pad = *format == '0' ? '0' : ' ';
-    bool is_long;
-    uint64_t value;
-
+    conversion->pad = *format == '0' ? '0' : ' ';
+    conversion->width = 0;
     while (*format >= '0' && *format <= '9')
-        width = width * 10 + (unsigned)(*format++ - '0');
-    is_long = *format == 'l';
-    if (is_long)
+        conversion->width = conversion->width * 10 + (unsigned)(*format++ - '0');
+    conversion->is_long = *format == 'l';
+    if (conversion->is_long)
         format++;
-    switch (*format) {
-    case 's':
-        line_string(line, va_arg(*arguments, const char *), width);
-        break;
-    case 'c':
-        line_add(line, (char)va_arg(*arguments, int));
-        break;
-    case 'd': {
-        int64_t number = is_long ? va_arg(*arguments, int64_t) : va_arg(*arguments, int);
+    conversion->kind = *format;
+    return *format ? format + 1 : format;
+}
 
-        if (number < 0)
-            line_add(line, '-');
-        line_number(line, number < 0 ? 0 - (uint64_t)number : (uint64_t)number, 10, width, pad);
-        break;
-    }
-    case 'u':
-    case 'x':
-        value = is_long ? va_arg(*arguments, uint64_t) : va_arg(*arguments, unsigned);
-        line_number(line, value, *format == 'u' ? 10 : 16, width, pad);
-        break;
-    case '\0':
-        return format;
-    default:
-        line_add(line, *format);
-    }
-    return format + 1;
+static void line_signed(struct line *line, int64_t number, const struct conversion *conversion)
+{
+    uint64_t magnitude = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+
+    if (number < 0)
+        line_add(line, '-');
+    line_number(line, magnitude, 10, conversion->width, conversion->pad);
 }
 
 void print(const char *format, ...)
 {
     struct line line;
+    struct conversion c;
     va_list arguments;
 
     line.used = 0;
     va_start(arguments, format);
     while (*format) {
-        if (*format == '%')
-            format = line_convert(&line, format + 1, &arguments);
-        else
+        if (*format != '%') {
             line_add(&line, *format++);
+            continue;
+        }
+        format = parse_conversion(&c, format + 1);
+        if (c.kind == 's')
+            line_string(&line, va_arg(arguments, const char *), c.width);
+        else if (c.kind == 'c')
+            line_add(&line, (char)va_arg(arguments, int));
+        else if (c.kind == 'd')
+            line_signed(&line, c.is_long ? va_arg(arguments, int64_t) : va_arg(arguments, int), &c);
+        else if (c.kind == 'u' || c.kind == 'x')
+            line_number(&line,
+                        c.is_long ? va_arg(arguments, uint64_t) : va_arg(arguments, unsigned),
+                        c.kind == 'u' ? 10 : 16, c.width, c.pad);
+        else
+            line_add(&line, c.kind);
     }
     va_end(arguments);
     console_write(line.text, line.used);
