@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * CPUID feature bits: their names, as QEMU and Linux spell them, masks and comparison.
+ * CPUID feature bits: names as QEMU and Linux spell them, masks, comparison. Internal to
  * cpuid*.c.
  *
  * Source: Intel SDM volume 2A "CPUID", AMD APM volume 3 appendix E, api.rst and
