@@ -98,8 +98,7 @@ static void drain(struct machine *machine, struct test_console *console)
     console->text[console->bytes] = '\0';
 }
 
-/* Until the next event; fails the test when patience is over. */
-static void wait_event(struct machine *machine, const struct test_console *console)
+void test_guest_wait_event(struct machine *machine, const struct test_console *console)
 {
     struct pollfd event = {.fd = machine_event_fd(machine), .events = POLLIN};
 
@@ -118,7 +117,23 @@ bool test_guest_wait_text(struct machine *machine, struct test_console *console,
             return true;
         if (stopped)
             return false;
-        wait_event(machine, console);
+        test_guest_wait_event(machine, console);
+    }
+}
+
+bool test_guest_wait_more(struct machine *machine, struct test_console *console)
+{
+    size_t before = console->bytes;
+
+    for (;;) {
+        bool stopped = machine_state(machine) == MACHINE_STOPPED;
+
+        drain(machine, console);
+        if (console->bytes > before)
+            return true;
+        if (stopped)
+            return false;
+        test_guest_wait_event(machine, console);
     }
 }
 
@@ -131,7 +146,7 @@ const struct machine_exit *test_guest_wait_exit(struct machine *machine,
         drain(machine, console);
         if (stopped)
             return machine_exit(machine);
-        wait_event(machine, console);
+        test_guest_wait_event(machine, console);
     }
 }
 
@@ -142,7 +157,7 @@ void test_guest_finish(struct machine *machine, struct test_console *console)
 
     while (machine_state(machine) == MACHINE_RUNNING &&
            machine_console_give(machine, &byte, 1) == 0)
-        wait_event(machine, console);
+        test_guest_wait_event(machine, console);
     end = test_guest_wait_exit(machine, console);
     if (end->kind != MACHINE_EXIT_GUEST || end->code != GUEST_EXIT_OK)
         fail_msg("the guest ended with %u (%s); it said: %s", end->code, end->reason,

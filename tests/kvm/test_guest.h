@@ -29,6 +29,10 @@ struct machine *test_guest_create(const struct kvm *kvm, unsigned ncpus, uint64_
 
 /* Pumps the console until the text appears in it, or the guest stops (false). */
 bool test_guest_wait_text(struct machine *machine, struct test_console *console, const char *text);
+/* Pumps the console until there is more of it, or the guest stops (false). */
+bool test_guest_wait_more(struct machine *machine, struct test_console *console);
+/* Waits for machine_event_fd() alone; the console stays unread. */
+void test_guest_wait_event(struct machine *machine, const struct test_console *console);
 /* Pumps the console until the guest stops; returns how it ended. */
 const struct machine_exit *test_guest_wait_exit(struct machine *machine,
                                                 struct test_console *console);
