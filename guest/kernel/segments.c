@@ -10,7 +10,7 @@
 #include "guest/lib/string.h"
 
 #define BITMAP_BYTES 8192
-#define FAULT_STACK  2048
+#define FAULT_STACK  4096
 
 struct tss {
     uint32_t reserved0;
