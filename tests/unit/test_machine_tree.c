@@ -237,6 +237,7 @@ static void knows_optional_from_unknown(void **state)
     struct machine_description d;
     struct error err = {""};
     void *fdt;
+    int node;
 
     (void)state;
     fill(&d);
@@ -253,8 +254,12 @@ static void knows_optional_from_unknown(void **state)
     free(fdt);
 
     fdt = open_tree(&d);
-    assert_true(fdt_add_subnode(fdt, 0, "exit@f8") >= 0);
+    node = fdt_add_subnode(fdt, 0, "exit@f8");
+    assert_true(node >= 0);
+    assert_int_equal(fdt_setprop_string(fdt, node, "compatible", "pageferry,exit-port"), 0);
+    assert_int_equal(fdt_setprop_u64(fdt, node, "reg", 0xf800000004), 0);
     assert_int_equal(parse_packed(fdt, &err), -EPROTO);
+    assert_non_null(strstr(err.text, "a second node of this kind"));
     free(fdt);
 
     /* A peer's name must not reach the terminal as it is. */
