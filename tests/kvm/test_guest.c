@@ -206,8 +206,8 @@ static void copy_memory(struct machine *from, struct machine *to)
     }
 }
 
-struct machine *test_guest_hop(const struct kvm *kvm, struct machine *from,
-                               struct test_console *console)
+struct machine *test_guest_hop_slowly(const struct kvm *kvm, struct machine *from,
+                                      struct test_console *console, const struct timespec *nap)
 {
     struct machine *to = NULL;
     struct error err = {0};
@@ -218,6 +218,7 @@ struct machine *test_guest_hop(const struct kvm *kvm, struct machine *from,
     must(machine_create(&to, kvm, fdt, fdt_bytes, &host, &err), &err);
     must(machine_save(from, &state, &state_bytes, &err), &err);
     copy_memory(from, to);
+    nanosleep(nap, NULL);
     must(machine_restore(to, state, state_bytes, &err), &err);
     must(machine_mark_moved(from, &err), &err);
     free(state);
@@ -225,4 +226,12 @@ struct machine *test_guest_hop(const struct kvm *kvm, struct machine *from,
     machine_destroy(from);
     assert_int_equal(machine_state(to), MACHINE_PAUSED);
     return to;
+}
+
+struct machine *test_guest_hop(const struct kvm *kvm, struct machine *from,
+                               struct test_console *console)
+{
+    const struct timespec none = {0};
+
+    return test_guest_hop_slowly(kvm, from, console, &none);
 }

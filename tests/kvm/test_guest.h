@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "guest/abi.h"
 #include "vmm/machine.h"
@@ -48,5 +49,8 @@ void test_guest_wait_beats(struct machine *machine, uint64_t beats);
  * machine_restore(), RAM by copying. The old one is destroyed; the new one is paused. */
 struct machine *test_guest_hop(const struct kvm *kvm, struct machine *from,
                                struct test_console *console);
+/* As above, with a nap between saving and loading. */
+struct machine *test_guest_hop_slowly(const struct kvm *kvm, struct machine *from,
+                                      struct test_console *console, const struct timespec *nap);
 
 #endif
