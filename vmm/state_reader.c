@@ -163,7 +163,7 @@ int state_get_u32(struct state_reader *node, const char *name, uint32_t *value, 
 
 int state_get_u64(struct state_reader *node, const char *name, uint64_t *value, struct error *err)
 {
-    uint32_t cells[2];
+    uint32_t cells[2] = {0};
     int ret = state_get_cells(node, name, cells, 2, err);
 
     if (!ret)

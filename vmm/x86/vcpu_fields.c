@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables only. Changing a name changes the format of saved states. */
+ * Changing a name changes the format of saved states. */
 #include "vmm/x86/vcpu_fields.h"
 
 #include <linux/kvm.h>
+#include <stdio.h>
 
 #define REG(member) STATE_FIELD(struct kvm_regs, member, #member)
 const struct state_field vcpu_regs_fields[VCPU_REGS_NFIELDS] = {
@@ -76,3 +77,13 @@ const struct state_field vcpu_events_fields[VCPU_EVENTS_NFIELDS] = {
     EVENT(exception_has_payload, "exception-has-payload"),
     EVENT(exception_payload, "exception-payload"),
 };
+
+size_t vcpu_state_xsave_bytes(const struct kvm *kvm)
+{
+    return kvm->xsave2_bytes > VCPU_XSAVE_MIN_BYTES ? kvm->xsave2_bytes : VCPU_XSAVE_MIN_BYTES;
+}
+
+void vcpu_state_node_name(unsigned cpu, char *name, size_t name_bytes)
+{
+    (void)snprintf(name, name_bytes, "cpu@%u", cpu);
+}

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Property names for the members of KVM's vCPU structures (arch/x86/include/uapi/asm/kvm.h). */
+ * Property names for the members of KVM's vCPU structures (arch/x86/include/uapi/asm/kvm.h), and
+ * what saving and loading share. */
 #ifndef VMM_X86_VCPU_FIELDS_H
 #define VMM_X86_VCPU_FIELDS_H
 
 #include <stddef.h>
 
+#include "vmm/kvm.h"
 #include "vmm/state.h"
 
 #define VCPU_REGS_NFIELDS    18
@@ -15,6 +17,16 @@
 #define VCPU_PDPTRS_NFIELDS  1
 #define VCPU_DEBUG_NFIELDS   4
 #define VCPU_EVENTS_NFIELDS  20
+
+/* The legacy area and header, and as much as KVM_GET_XSAVE gives (api.rst 4.42). */
+#define VCPU_XSAVE_MIN_BYTES 4096u
+/* Property "xcrs": (index, value high, value low). */
+#define VCPU_CELLS_PER_XCR 3
+
+/* Size of this host's XSAVE area. */
+size_t vcpu_state_xsave_bytes(const struct kvm *kvm);
+/* "cpu@N" */
+void vcpu_state_node_name(unsigned cpu, char *name, size_t name_bytes);
 
 struct vcpu_segment_place {
     const char *name;

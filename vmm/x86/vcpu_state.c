@@ -1,34 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * One vCPU, saved and loaded. The order of loading is deliberate: SREGS enables the local APIC and
- * the mode that its page is read in, the TSC must be right before the deadline that is compared
- * with it, the deadline is ignored without a complaint before the local APIC is in deadline mode,
- * events and MP_STATE rest on all of it. */
+ * One vCPU, saved. MP_STATE was read before all the rest, by the caller. */
 #include "vmm/x86/vcpu_state.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <linux/kvm.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "vmm/x86/msr.h"
 #include "vmm/x86/vcpu_fields.h"
-
-#define XSAVE_MIN_BYTES 4096u
-#define XSAVE_MAX_BYTES (64u * 1024u)
-#define CELLS_PER_XCR   3
-
-static size_t xsave_bytes(const struct kvm *kvm)
-{
-    return kvm->xsave2_bytes > XSAVE_MIN_BYTES ? kvm->xsave2_bytes : XSAVE_MIN_BYTES;
-}
-
-static void node_name(unsigned cpu, char *name, size_t name_bytes)
-{
-    (void)snprintf(name, name_bytes, "cpu@%u", cpu);
-}
 
 int vcpu_state_mp_state(int vcpu_fd, uint32_t *mp_state, struct error *err)
 {
@@ -68,30 +48,30 @@ static int save_registers(const struct kvm *kvm, int fd, struct state_writer *wr
 
 static int save_xcrs(int fd, struct state_writer *writer, struct error *err)
 {
-    uint32_t cells[KVM_MAX_XCRS * CELLS_PER_XCR];
+    uint32_t cells[KVM_MAX_XCRS * VCPU_CELLS_PER_XCR];
     struct kvm_xcrs xcrs;
     int ret = KVM_IOCTL(fd, KVM_GET_XCRS, &xcrs, err);
 
     if (ret)
         return ret;
     for (uint32_t i = 0; i < xcrs.nr_xcrs && i < KVM_MAX_XCRS; i++) {
-        cells[i * CELLS_PER_XCR] = xcrs.xcrs[i].xcr;
-        cells[i * CELLS_PER_XCR + 1] = (uint32_t)(xcrs.xcrs[i].value >> 32);
-        cells[i * CELLS_PER_XCR + 2] = (uint32_t)xcrs.xcrs[i].value;
+        cells[i * VCPU_CELLS_PER_XCR] = xcrs.xcrs[i].xcr;
+        cells[i * VCPU_CELLS_PER_XCR + 1] = (uint32_t)(xcrs.xcrs[i].value >> 32);
+        cells[i * VCPU_CELLS_PER_XCR + 2] = (uint32_t)xcrs.xcrs[i].value;
     }
-    state_put_cells(writer, "xcrs", cells, (size_t)xcrs.nr_xcrs * CELLS_PER_XCR);
+    state_put_cells(writer, "xcrs", cells, (size_t)xcrs.nr_xcrs * VCPU_CELLS_PER_XCR);
     return 0;
 }
 
 static int save_xsave(const struct kvm *kvm, int fd, struct state_writer *writer, struct error *err)
 {
-    size_t bytes = xsave_bytes(kvm);
+    size_t bytes = vcpu_state_xsave_bytes(kvm);
     void *area = calloc(1, bytes);
     int ret;
 
     if (!area)
         return error_set(err, ENOMEM, "no memory for XSAVE");
-    if (bytes > XSAVE_MIN_BYTES)
+    if (bytes > VCPU_XSAVE_MIN_BYTES)
         ret = KVM_IOCTL(fd, KVM_GET_XSAVE2, area, err);
     else
         ret = KVM_IOCTL(fd, KVM_GET_XSAVE, area, err);
@@ -143,7 +123,7 @@ int vcpu_state_save(const struct kvm *kvm, const struct vcpu_state_msrs *msrs, i
     char name[STATE_NODE_NAME_MAX];
     int ret;
 
-    node_name(cpu, name, sizeof(name));
+    vcpu_state_node_name(cpu, name, sizeof(name));
     state_begin_node(writer, name);
     state_put_u32(writer, "mp-state", mp_state);
     ret = save_rest(vcpu_fd, writer, err);
@@ -160,200 +140,5 @@ int vcpu_state_save(const struct kvm *kvm, const struct vcpu_state_msrs *msrs, i
     if (ret)
         error_prefix(err, "vCPU %u", cpu);
     state_end_node(writer);
-    return ret;
-}
-
-/* PDPTRs are registers of their own (SDM vol. 3, 4.4.1). Without SREGS2 KVM reads them from memory
- * anew. */
-static int load_pdptrs(const struct kvm *kvm, int fd, struct state_reader *node, struct error *err)
-{
-    struct kvm_sregs2 sregs2;
-    int ret;
-
-    if (!kvm->sregs2 || !state_has(node, vcpu_pdptrs_fields[0].name))
-        return 0;
-    ret = KVM_IOCTL(fd, KVM_GET_SREGS2, &sregs2, err);
-    if (!ret)
-        ret = state_get_fields(node, vcpu_pdptrs_fields, VCPU_PDPTRS_NFIELDS, &sregs2, err);
-    if (ret)
-        return ret;
-    sregs2.flags = KVM_SREGS2_FLAGS_PDPTRS_VALID;
-    return KVM_IOCTL(fd, KVM_SET_SREGS2, &sregs2, err);
-}
-
-static int load_registers(const struct kvm *kvm, int fd, struct state_reader *node,
-                          struct error *err)
-{
-    struct kvm_sregs sregs;
-    struct kvm_regs regs;
-    int ret = 0;
-
-    memset(&sregs, 0, sizeof(sregs));
-    memset(&regs, 0, sizeof(regs));
-    for (size_t i = 0; !ret && i < VCPU_SEGMENTS; i++)
-        ret =
-            state_get_packed(node, vcpu_segments[i].name, vcpu_segment_fields, VCPU_SEGMENT_NFIELDS,
-                             (uint8_t *)&sregs + vcpu_segments[i].offset, err);
-    if (!ret)
-        ret = state_get_fields(node, vcpu_sregs_fields, VCPU_SREGS_NFIELDS, &sregs, err);
-    if (!ret)
-        ret = state_get_fields(node, vcpu_regs_fields, VCPU_REGS_NFIELDS, &regs, err);
-    if (!ret)
-        ret = KVM_IOCTL(fd, KVM_SET_SREGS, &sregs, err);
-    if (!ret)
-        ret = load_pdptrs(kvm, fd, node, err);
-    if (!ret)
-        ret = KVM_IOCTL(fd, KVM_SET_REGS, &regs, err);
-    return ret;
-}
-
-static int load_xcrs(int fd, struct state_reader *node, struct error *err)
-{
-    const size_t each = CELLS_PER_XCR * sizeof(uint32_t);
-    struct kvm_xcrs xcrs;
-    const uint8_t *data;
-    size_t bytes;
-    int ret = state_get_bytes(node, "xcrs", KVM_MAX_XCRS * each, &data, &bytes, err);
-
-    if (ret)
-        return ret;
-    if (bytes % each != 0)
-        return error_set(err, EPROTO, "saved state: /%s/xcrs: %zu bytes are not triples",
-                         node->name, bytes);
-    memset(&xcrs, 0, sizeof(xcrs));
-    xcrs.nr_xcrs = (uint32_t)(bytes / each);
-    for (uint32_t i = 0; i < xcrs.nr_xcrs; i++, data += each) {
-        xcrs.xcrs[i].xcr = state_cell(data);
-        xcrs.xcrs[i].value = (uint64_t)state_cell(data + sizeof(uint32_t)) << 32 |
-                             state_cell(data + 2 * sizeof(uint32_t));
-    }
-    return KVM_IOCTL(fd, KVM_SET_XCRS, &xcrs, err);
-}
-
-static int load_xsave(const struct kvm *kvm, int fd, struct state_reader *node, struct error *err)
-{
-    const uint8_t *data;
-    size_t bytes;
-    void *area;
-    int ret = state_get_bytes(node, "xsave", XSAVE_MAX_BYTES, &data, &bytes, err);
-
-    if (ret)
-        return ret;
-    if (bytes < XSAVE_MIN_BYTES)
-        return error_set(err, EPROTO, "saved state: /%s/xsave has %zu bytes, not at least %u",
-                         node->name, bytes, XSAVE_MIN_BYTES);
-    if (bytes > xsave_bytes(kvm))
-        return error_set(err, ENOTSUP, "saved state: /%s/xsave has %zu bytes, this host %zu",
-                         node->name, bytes, xsave_bytes(kvm));
-    area = calloc(1, xsave_bytes(kvm));
-    if (!area)
-        return error_set(err, ENOMEM, "no memory for XSAVE");
-    memcpy(area, data, bytes);
-    ret = KVM_IOCTL(fd, KVM_SET_XSAVE, area, err);
-    free(area);
-    return ret;
-}
-
-static int load_debug(int fd, struct state_reader *node, struct error *err)
-{
-    struct kvm_debugregs debug;
-    int ret;
-
-    memset(&debug, 0, sizeof(debug));
-    ret = state_get_fields(node, vcpu_debug_fields, VCPU_DEBUG_NFIELDS, &debug, err);
-    if (!ret)
-        ret = KVM_IOCTL(fd, KVM_SET_DEBUGREGS, &debug, err);
-    return ret;
-}
-
-static int load_tsc(int fd, struct vcpu_state_time *time, struct state_reader *node,
-                    struct error *err)
-{
-    struct clock_state_tsc tsc = {0};
-    bool ignored = false;
-    int ret = state_get_u64(node, "tsc", &tsc.value, err);
-
-    if (!ret)
-        ret = state_get_u64(node, "tsc-realtime-ns", &tsc.realtime_ns, err);
-    if (!ret && state_has(node, "tsc-offset")) {
-        tsc.has_offset = true;
-        ret = state_get_u64(node, "tsc-offset", &tsc.offset, err);
-    }
-    if (!ret)
-        ret = clock_state_apply_tsc(fd, time->tsc_khz, time->clock, &tsc, &ignored, err);
-    time->tsc_ignored |= ignored;
-    return ret;
-}
-
-static int load_lapic(int fd, struct state_reader *node, struct error *err)
-{
-    struct kvm_lapic_state lapic;
-    const uint8_t *data;
-    uint64_t deadline;
-    size_t bytes;
-    int ret = state_get_bytes(node, "lapic", sizeof(lapic.regs), &data, &bytes, err);
-
-    if (ret)
-        return ret;
-    if (bytes != sizeof(lapic.regs))
-        return error_set(err, EPROTO, "saved state: /%s/lapic has %zu bytes, not %zu", node->name,
-                         bytes, sizeof(lapic.regs));
-    memcpy(lapic.regs, data, bytes);
-    ret = KVM_IOCTL(fd, KVM_SET_LAPIC, &lapic, err);
-    if (ret || !state_has(node, "tsc-deadline"))
-        return ret;
-    ret = state_get_u64(node, "tsc-deadline", &deadline, err);
-    if (!ret)
-        ret = msr_write(fd, MSR_TSC_DEADLINE, deadline, err);
-    return ret;
-}
-
-static int load_events(int fd, struct state_reader *node, struct error *err)
-{
-    struct kvm_mp_state mp_state = {0};
-    struct kvm_vcpu_events events;
-    int ret;
-
-    memset(&events, 0, sizeof(events));
-    ret = state_get_fields(node, vcpu_events_fields, VCPU_EVENTS_NFIELDS, &events, err);
-    if (!ret)
-        ret = state_get_u32(node, "mp-state", &mp_state.mp_state, err);
-    if (!ret)
-        ret = KVM_IOCTL(fd, KVM_SET_VCPU_EVENTS, &events, err);
-    if (!ret)
-        ret = KVM_IOCTL(fd, KVM_SET_MP_STATE, &mp_state, err);
-    return ret;
-}
-
-int vcpu_state_load(const struct kvm *kvm, int vcpu_fd, unsigned cpu, struct vcpu_state_time *time,
-                    struct state_reader *root, struct error *err)
-{
-    char name[STATE_NODE_NAME_MAX];
-    struct state_reader node;
-    int ret;
-
-    node_name(cpu, name, sizeof(name));
-    ret = state_open_node(root, name, &node, err);
-    if (ret)
-        return ret;
-    ret = load_registers(kvm, vcpu_fd, &node, err);
-    if (!ret)
-        ret = load_xcrs(vcpu_fd, &node, err);
-    if (!ret)
-        ret = load_xsave(kvm, vcpu_fd, &node, err);
-    if (!ret)
-        ret = load_debug(vcpu_fd, &node, err);
-    if (!ret)
-        ret = vcpu_state_load_msrs(vcpu_fd, &node, err);
-    if (!ret)
-        ret = load_tsc(vcpu_fd, time, &node, err);
-    if (!ret)
-        ret = load_lapic(vcpu_fd, &node, err);
-    if (!ret)
-        ret = load_events(vcpu_fd, &node, err);
-    if (!ret)
-        ret = state_close(&node, err);
-    if (ret)
-        error_prefix(err, "vCPU %u", cpu);
     return ret;
 }
