@@ -6,6 +6,7 @@
 #include "migrate/channel.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <liburing.h>
 #include <netinet/in.h>
@@ -45,6 +46,15 @@ static bool fd_is_socket(int fd)
     socklen_t length = sizeof(type);
 
     return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0;
+}
+
+/* O_NONBLOCK would make io_uring return EAGAIN instead of waiting. */
+static void set_blocking(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags >= 0 && (flags & O_NONBLOCK))
+        (void)fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
 }
 
 /* A peer that vanished without a word is noticed by the kernel too. None of this applies to UNIX
@@ -95,6 +105,8 @@ int channel_open(struct channel **out, int in_fd, int out_fd, const struct chann
                             : "");
         goto fail;
     }
+    set_blocking(in_fd);
+    set_blocking(out_fd);
     channel->in_fd = in_fd;
     channel->out_fd = out_fd;
     channel->is_socket = fd_is_socket(in_fd) && fd_is_socket(out_fd);

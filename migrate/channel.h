@@ -13,6 +13,9 @@
 
 #include "vmm/base/error.h"
 
+/* The default deadline. */
+#define MIGRATE_DEADLINE_NS (10ull * 1000 * 1000 * 1000)
+
 struct channel;
 
 struct channel_options {

@@ -14,7 +14,6 @@
 
 #define PRECOPY_DOWNTIME_LIMIT_NS (50ull * 1000 * 1000)
 #define PRECOPY_CHUNK_PAGES       16384u
-#define MIGRATE_DEADLINE_NS       (10ull * 1000 * 1000 * 1000)
 
 struct precopy_options {
     uint64_t downtime_limit_ns;

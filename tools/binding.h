@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Joins the two floors: a machine as the source and the sink of a migration. */
+#ifndef TOOLS_BINDING_H
+#define TOOLS_BINDING_H
+
+#include "migrate/endpoint.h"
+#include "tools/vm_host.h"
+#include "vmm/dirty_log.h"
+
+struct binding_source {
+    struct vm_host *host;
+    enum dirty_log_backend backend;
+    struct dirty_log *log; /* while the engine logs */
+    uint64_t *holes;       /* one chunk's words */
+};
+
+/* The source of the host's machine; borrowed for one migration. */
+struct migrate_source binding_source_ops(struct binding_source *binding);
+void binding_source_free(struct binding_source *binding);
+
+struct binding_sink {
+    struct vm_host *host;
+    enum memory_backing backing;
+    struct machine *machine; /* between create() and run(), not yet the host's */
+};
+
+/* The sink makes a machine that is the host's once it runs. */
+struct migrate_sink binding_sink_ops(struct binding_sink *binding);
+
+#endif

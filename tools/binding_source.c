@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A machine as the source of a migration. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/binding.h"
+#include "vmm/base/bitmap.h"
+
+static void describe_layout(struct memory *memory, struct migrate_layout *layout)
+{
+    layout->nregions = memory->nregions;
+    for (unsigned i = 0; i < memory->nregions; i++)
+        layout->region[i] = (struct migrate_region){.gpa = memory->region[i].gpa,
+                                                    .npages = memory->region[i].npages,
+                                                    .hva = memory->region[i].hva};
+}
+
+static struct memory *memory_of(const struct binding_source *binding)
+{
+    return machine_memory(binding->host->machine);
+}
+
+static int describe(void *opaque, const void **tree, size_t *tree_bytes,
+                    struct migrate_layout *layout, struct error *err)
+{
+    struct binding_source *binding = opaque;
+
+    (void)err;
+    *tree = machine_fdt(binding->host->machine, tree_bytes);
+    describe_layout(memory_of(binding), layout);
+    return 0;
+}
+
+static int populated(void *opaque, const struct migrate_chunk *chunk, uint64_t *words,
+                     struct error *err)
+{
+    struct binding_source *binding = opaque;
+
+    return memory_populated(memory_of(binding), chunk->region, chunk->first_page, chunk->npages,
+                            words, err);
+}
+
+static int log_start(void *opaque, struct error *err)
+{
+    struct binding_source *binding = opaque;
+
+    return dirty_log_open(&binding->log, &binding->host->kvm, machine_vm_fd(binding->host->machine),
+                          memory_of(binding), binding->backend, err);
+}
+
+static void log_stop(void *opaque)
+{
+    struct binding_source *binding = opaque;
+
+    dirty_log_close(binding->log);
+    binding->log = NULL;
+}
+
+static int sync_log(void *opaque, uint64_t *pending_pages, struct error *err)
+{
+    struct binding_source *binding = opaque;
+    const struct machine *machine = binding->host->machine;
+
+    if (machine_state(machine) == MACHINE_STOPPED)
+        return error_set(err, ESHUTDOWN, "the guest ended during the migration: %s",
+                         machine_exit(machine)->reason);
+    return dirty_log_sync(binding->log, pending_pages, err);
+}
+
+static bool reads_as_zero(const uint8_t *page)
+{
+    const uint64_t *words = (const uint64_t *)(const void *)page;
+
+    /* Nearly every page that holds something shows it in its first words. */
+    if (words[0] || words[1] || words[63] || words[511])
+        return false;
+    return memcmp(page, page + sizeof(uint64_t), MIGRATE_PAGE_BYTES - sizeof(uint64_t)) == 0;
+}
+
+/* Moves the pages of `data` that read as zero to `zero`. */
+static void sort_out_zeros(const uint8_t *hva, uint64_t npages, uint64_t *data, uint64_t *zero)
+{
+    struct bitmap_run run;
+    uint64_t position = 0;
+
+    while (bitmap_next_run(data, npages, &position, &run)) {
+        for (uint64_t page = run.first; page < run.first + run.count; page++) {
+            if (reads_as_zero(hva + page * MIGRATE_PAGE_BYTES)) {
+                bitmap_clear(data, page);
+                bitmap_set(zero, page);
+            }
+        }
+    }
+}
+
+static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_round, uint64_t *data,
+                 uint64_t *zero, struct error *err)
+{
+    struct binding_source *binding = opaque;
+    const struct memory *memory = memory_of(binding);
+    size_t nwords = bitmap_words(chunk->npages);
+    int rc =
+        dirty_log_claim(binding->log, chunk->region, chunk->first_page, chunk->npages, data, err);
+
+    memset(zero, 0, nwords * sizeof(uint64_t));
+    if (rc || bitmap_count(data, chunk->npages) == 0)
+        return rc;
+    if (first_round) {
+        /* A hole is looked up after the clear, like any read. */
+        uint64_t *present = realloc(binding->holes, nwords * sizeof(uint64_t));
+
+        if (!present)
+            return error_set(err, ENOMEM, "no memory for a chunk's bitmap");
+        binding->holes = present;
+        rc =
+            memory_populated(memory, chunk->region, chunk->first_page, chunk->npages, present, err);
+        for (size_t i = 0; !rc && i < nwords; i++)
+            data[i] &= present[i];
+    }
+    if (!rc && first_round)
+        sort_out_zeros(memory->region[chunk->region].hva + chunk->first_page * MIGRATE_PAGE_BYTES,
+                       chunk->npages, data, zero);
+    return rc;
+}
+
+static int pause_guest(void *opaque, bool *was_running, struct error *err)
+{
+    struct binding_source *binding = opaque;
+
+    return vm_host_engine_pause(binding->host, was_running, err);
+}
+
+static int save(void *opaque, void **state, size_t *state_bytes, struct error *err)
+{
+    struct binding_source *binding = opaque;
+
+    return machine_save(binding->host->machine, state, state_bytes, err);
+}
+
+static int resume(void *opaque, struct error *err)
+{
+    struct binding_source *binding = opaque;
+
+    return vm_host_engine_resume(binding->host, err);
+}
+
+static void moved(void *opaque)
+{
+    struct binding_source *binding = opaque;
+
+    vm_host_engine_moved(binding->host);
+}
+
+struct migrate_source binding_source_ops(struct binding_source *binding)
+{
+    static const struct migrate_source_ops ops = {.describe = describe,
+                                                  .populated = populated,
+                                                  .log_start = log_start,
+                                                  .sync = sync_log,
+                                                  .claim = claim,
+                                                  .pause = pause_guest,
+                                                  .save = save,
+                                                  .resume = resume,
+                                                  .moved = moved,
+                                                  .log_stop = log_stop};
+
+    return (struct migrate_source){.ops = &ops, .opaque = binding};
+}
+
+void binding_source_free(struct binding_source *binding)
+{
+    free(binding->holes);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pageferry migrate: asks a running pageferry, through its control socket, to move its guest, and
+ * shows how it goes. The migration itself happens in that process: this one may die without harm.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "migrate/precopy.h"
+#include "tools/commands.h"
+#include "tools/migrate_display.h"
+#include "tools/options.h"
+#include "tools/qmp_client.h"
+#include "tools/server.h"
+#include "tools/uri.h"
+#include "vmm/base/log.h"
+#include "vmm/base/size.h"
+
+#define POLL_MS      50
+#define GIVEN_FD     "pageferry-migrate"
+#define MAX_LIMIT_NS (2000ull * 1000 * 1000 * 1000)
+
+static const char help[] =
+    "usage: pageferry migrate --control PATH [OPTION…] ADDRESS\n\n"
+    "Moves the guest of the pageferry that listens on control socket PATH, while it runs.\n"
+    "ADDRESS is tcp:HOST:PORT, unix:PATH, exec:COMMAND (run by that pageferry; the stream\n"
+    "is its standard input and output), or fd:N (a descriptor of this process).\n\n"
+    "      --control PATH       control socket of the source\n"
+    "      --check              only ask whether the destination would take the guest\n"
+    "      --downtime-limit T   switch over when the pause is predicted to be this short,\n"
+    "                           e.g. 300us, 50ms (default 50ms)\n"
+    "      --max-bandwidth R    bytes per second over the link, e.g. 100M (default: no limit)\n"
+    "      --json               one JSON object instead of text; keys in pageferry-migrate(1)\n\n"
+    "Ctrl-C cancels; the guest then goes on at the source. Exit status: 0 completed (or\n"
+    "accepted), 1 failed or cancelled, 3 in doubt: COMMIT was sent and never confirmed, the\n"
+    "source keeps the guest paused; look at the destination.\n";
+
+struct migrate_command {
+    struct qmp_client client;
+    struct migrate_display display;
+    const char *control, *uri;
+    uint64_t downtime_limit_ns, max_bandwidth;
+    bool check, json;
+    bool ended;    /* the final event came */
+    json_t *final; /* what it carried */
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+static void on_event(void *opaque, json_t *event)
+{
+    struct migrate_command *command = opaque;
+    json_t *details = json_object_get(json_object_get(event, "data"), "x-query-migrate");
+
+    if (details) {
+        command->ended = true;
+        command->final = json_incref(details);
+    }
+}
+
+/* Passes a descriptor of ours to the source and names it there. */
+static int pass_fd(struct migrate_command *command, const char *text, char *uri, size_t uri_bytes,
+                   struct error *err)
+{
+    uint64_t fd;
+
+    if (size_parse_number(text, INT32_MAX, &fd, err))
+        return -EINVAL;
+    if (fcntl((int)fd, F_GETFD) < 0)
+        return error_set(err, EINVAL, "fd:%d is not open in this process", (int)fd);
+    (void)snprintf(uri, uri_bytes, "fd:%s", GIVEN_FD);
+    return qmp_client_command(&command->client, "getfd", json_pack("{s:s}", "fdname", GIVEN_FD),
+                              (int)fd, NULL, err);
+}
+
+static int begin(struct migrate_command *command, struct error *err)
+{
+    char uri[URI_MAX_BYTES];
+    struct uri parsed;
+    json_t *parameters;
+    int rc = uri_parse(command->uri, &parsed, err);
+
+    if (rc)
+        return rc;
+    rc = qmp_client_open(&command->client, command->control, err);
+    if (rc)
+        return rc;
+    command->client.on_event = on_event;
+    command->client.opaque = command;
+    (void)snprintf(uri, sizeof(uri), "%s", command->uri);
+    if (parsed.kind == URI_FD)
+        rc = pass_fd(command, parsed.rest, uri, sizeof(uri), err);
+    if (rc)
+        return rc;
+    parameters =
+        json_pack("{s:I, s:I}", "x-downtime-limit-ns", (json_int_t)command->downtime_limit_ns,
+                  "max-bandwidth", (json_int_t)command->max_bandwidth);
+    rc = qmp_client_command(&command->client, "migrate-set-parameters", parameters, -1, NULL, err);
+    if (rc)
+        return rc;
+    return qmp_client_command(&command->client, "migrate",
+                              json_pack("{s:s, s:b}", "uri", uri, "x-check", command->check), -1,
+                              NULL, err);
+}
+
+/* Follows the migration to its end. */
+static int follow(struct migrate_command *command, struct error *err)
+{
+    bool asked = false;
+    int rc = 0;
+
+    while (!rc && !command->ended) {
+        json_t *reply = NULL;
+
+        if (interrupted && !asked) {
+            asked = true;
+            rc = qmp_client_command(&command->client, "migrate_cancel", NULL, -1, NULL, err);
+        }
+        if (!rc)
+            rc = qmp_client_wait(&command->client, POLL_MS, err);
+        if (rc || command->ended)
+            break;
+        rc = qmp_client_command(&command->client, "query-migrate", NULL, -1, &reply, err);
+        if (!rc)
+            migrate_display_update(&command->display, reply);
+        json_decref(reply);
+    }
+    return command->ended ? 0 : rc;
+}
+
+static void watch_interrupts(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt}; /* no SA_RESTART: waits end early */
+
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+}
+
+/* The outcome as an exit status, with the line that goes with it. */
+static int conclude(const struct migrate_command *command)
+{
+    const json_t *own = json_object_get(command->final, "x-pageferry");
+    const char *outcome = json_string_value(json_object_get(own, "outcome"));
+    const char *reason = json_string_value(json_object_get(command->final, "error-desc"));
+
+    if (!outcome)
+        outcome = "failed";
+    if (!reason)
+        reason = "";
+    if (strcmp(outcome, "completed") == 0)
+        return 0;
+    if (strcmp(outcome, "accepted") == 0) {
+        if (!command->json)
+            printf("accepted: the destination would take the guest\n");
+        return 0;
+    }
+    if (strcmp(outcome, "in-doubt") == 0) {
+        log_error(
+            "in doubt: the guest stays paused here and may run at the destination: look there "
+            "(%s)",
+            reason);
+        return SERVER_EXIT_IN_DOUBT;
+    }
+    if (strcmp(outcome, "cancelled") == 0)
+        log_error("cancelled; the guest goes on at the source");
+    else if (command->check)
+        log_error("refused %s", reason);
+    else
+        log_error("the migration failed %s; the guest is unharmed at the source", reason);
+    return SERVER_EXIT_FAILURE;
+}
+
+static int migrate(struct migrate_command *command)
+{
+    struct error err = {.text = ""};
+    int rc;
+
+    watch_interrupts();
+    migrate_display_init(&command->display, command->json);
+    rc = begin(command, &err);
+    if (!rc)
+        rc = follow(command, &err);
+    if (rc) {
+        if (command->json)
+            migrate_display_end(&command->display,
+                                json_pack("{s:{s:s}, s:s}", "x-pageferry", "outcome", "failed",
+                                          "error-desc", err.text),
+                                true);
+        log_error("%s", err.text);
+        rc = rc == -EINVAL ? SERVER_EXIT_USAGE : SERVER_EXIT_FAILURE;
+    } else {
+        migrate_display_end(&command->display, command->final, command->json);
+        rc = conclude(command);
+    }
+    json_decref(command->final);
+    qmp_client_close(&command->client);
+    return rc;
+}
+
+int cmd_migrate(int argc, char **argv)
+{
+    struct migrate_command command = {.client.fd = -1,
+                                      .downtime_limit_ns = PRECOPY_DOWNTIME_LIMIT_NS};
+    const struct option_rule rules[] = {
+        {"control", 0, OPTION_STRING, &command.control, 0},
+        {"check", 0, OPTION_FLAG, &command.check, 0},
+        {"downtime-limit", 0, OPTION_DURATION, &command.downtime_limit_ns, 0},
+        {"max-bandwidth", 0, OPTION_SIZE, &command.max_bandwidth, 0},
+        {"json", 0, OPTION_FLAG, &command.json, 0},
+        {NULL, 0, OPTION_FLAG, NULL, 0}};
+    char **operands;
+    int noperands;
+
+    switch (options_parse(argc, argv, rules, help, &operands, &noperands)) {
+    case OPTIONS_HELP:
+        return 0;
+    case OPTIONS_BAD:
+        return SERVER_EXIT_USAGE;
+    case OPTIONS_GO:
+        break;
+    }
+    if (!command.control || noperands != 1) {
+        log_error("write pageferry migrate --control PATH ADDRESS: see --help");
+        return SERVER_EXIT_USAGE;
+    }
+    if (command.downtime_limit_ns > MAX_LIMIT_NS || command.max_bandwidth > INT64_MAX) {
+        log_error(
+            "--downtime-limit: at most 2000s; --max-bandwidth: at most 2^63 bytes per second");
+        return SERVER_EXIT_USAGE;
+    }
+    command.uri = operands[0];
+    return migrate(&command);
+}

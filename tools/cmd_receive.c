@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pageferry receive: waits for a guest, then serves it as `run` does. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "tools/commands.h"
+#include "tools/incoming.h"
+#include "tools/options.h"
+#include "tools/server.h"
+#include "vmm/base/log.h"
+
+static const char help[] =
+    "usage: pageferry receive --listen ADDRESS [OPTION…]\n"
+    "       pageferry receive --stdio [OPTION…]\n\n"
+    "Waits for a guest that `pageferry migrate` sends, takes it over and serves it. The\n"
+    "exit status is the guest's exit code; 1 where the migration failed.\n\n"
+    "      --listen ADDRESS   tcp:HOST:PORT or unix:PATH; tcp:PORT listens on loopback\n"
+    "                         only, port 0 takes a free one, and the line 'listening\n"
+    "                         on …' names it\n"
+    "      --stdio            the stream is standard input and output (for exec:ssh)\n"
+    "      --control PATH     control socket (QMP), there from the start\n"
+    "      --serial CONSOLE   stdio (default; null with --stdio), null, or file:PATH\n"
+    "      --backing KIND     memory: anon, memfd, thp (default) or hugetlb\n"
+    "      --json             print one JSON object when the guest has arrived; on\n"
+    "                         standard error where standard output is taken\n";
+
+struct receive_options {
+    const char *listen, *backing;
+    bool use_stdio, json;
+    struct server_options server;
+};
+
+/* The waiting process. */
+struct receiver {
+    struct server server;
+    struct incoming incoming;
+    FILE *report; /* where --json goes; NULL = not asked for */
+};
+
+static int check_options(struct receive_options *options, int noperands, char **operands)
+{
+    struct error err = {.text = ""};
+    int rc = 0;
+
+    if (noperands)
+        rc = error_set(&err, EINVAL, "'%s' is left over: see --help", operands[0]);
+    else if (!options->listen == !options->use_stdio)
+        rc = error_set(&err, EINVAL, "write either --listen ADDRESS or --stdio");
+    else if (options->use_stdio && options->server.serial &&
+             strcmp(options->server.serial, "stdio") == 0)
+        rc = error_set(&err, EINVAL,
+                       "--stdio takes standard input and output: --serial can be null or "
+                       "file:PATH");
+    if (!options->server.serial)
+        options->server.serial = options->use_stdio ? "null" : "stdio";
+    if (rc)
+        log_error("%s", err.text);
+    return rc;
+}
+
+static void print_report(const struct receiver *receiver, const char *status, const char *reason)
+{
+    struct progress_view view;
+    json_t *object;
+    char *text;
+
+    if (!receiver->report)
+        return;
+    progress_get((struct progress *)(uintptr_t)&receiver->incoming.progress, &view);
+    object = json_pack("{s:s, s:I, s:I, s:I}", "status", status, "resumed_ns",
+                       (json_int_t)view.resumed_at_ns, "bytes_received",
+                       (json_int_t)view.sent_bytes, "rounds", (json_int_t)view.nrounds);
+    if (reason)
+        (void)json_object_set_new(object, "error", json_string(reason));
+    text = json_dumps(object, JSON_COMPACT);
+    (void)fprintf(receiver->report, "%s\n", text ? text : "{}");
+    (void)fflush(receiver->report);
+    free(text);
+    json_decref(object);
+}
+
+static void on_incoming_done(void *opaque, uint32_t events)
+{
+    struct receiver *receiver = opaque;
+    struct server *server = &receiver->server;
+    const struct incoming *incoming = &receiver->incoming;
+
+    (void)events;
+    loop_remove(&server->loop, incoming->done_fd);
+    switch (incoming->outcome) {
+    case RECEIVE_RUNNING:
+        log_info("the guest has arrived: %s", server_run_state(server));
+        print_report(receiver, server_run_state(server), NULL);
+        control_event(&server->control, "MIGRATION", json_pack("{s:s}", "status", "completed"));
+        control_event(&server->control, "RESUME", NULL);
+        server_adopt_machine(server);
+        return;
+    case RECEIVE_CHECKED: /* only --stdio ends with it */
+        print_report(receiver, "checked", NULL);
+        break;
+    case RECEIVE_STRANGER:
+    case RECEIVE_DISCARDED:
+        log_error("the migration failed %s", incoming->err.text);
+        print_report(receiver, "failed", incoming->err.text);
+        server->exit_code = SERVER_EXIT_FAILURE;
+        break;
+    }
+    loop_stop(&server->loop);
+}
+
+/* Descriptors 0 and 1 become the stream; what prints to standard output by mistake must not break
+ * it. */
+static int take_stdio(int *in_fd, int *out_fd, struct error *err)
+{
+    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    *in_fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    *out_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (null_fd < 0 || *in_fd < 0 || *out_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 ||
+        dup2(null_fd, STDOUT_FILENO) < 0)
+        return error_set(err, errno, "standard input and output: %s", strerror(errno));
+    (void)close(null_fd);
+    return 0;
+}
+
+static int start(struct receiver *receiver, const struct receive_options *options,
+                 struct error *err)
+{
+    struct server *server = &receiver->server;
+    enum memory_backing backing;
+    char chosen[URI_MAX_BYTES];
+    struct uri uri;
+    int listen_fd = -1, in_fd = -1, out_fd = -1;
+    int rc = memory_backing_parse(options->backing, &backing, err);
+
+    if (!rc && options->use_stdio)
+        rc = take_stdio(&in_fd, &out_fd, err);
+    if (!rc && options->listen) {
+        rc = uri_parse(options->listen, &uri, err);
+        if (!rc)
+            rc = uri_listen(&uri, &listen_fd, chosen, err);
+    }
+    if (!rc)
+        rc = incoming_start(&receiver->incoming, &server->host, backing, listen_fd, in_fd, out_fd,
+                            err);
+    if (!rc &&
+        loop_add(&server->loop, receiver->incoming.done_fd, EPOLLIN, on_incoming_done, receiver))
+        rc = error_set(err, ENOSPC, "the control loop takes no more descriptors");
+    if (!rc && options->listen)
+        log_info("listening on %s", chosen);
+    return rc;
+}
+
+static int receive(const struct receive_options *options)
+{
+    struct receiver receiver;
+    struct error err = {.text = ""};
+    int rc;
+
+    memset(&receiver, 0, sizeof(receiver));
+    if (options->json)
+        receiver.report =
+            options->use_stdio || strcmp(options->server.serial, "stdio") == 0 ? stderr : stdout;
+    rc = server_init(&receiver.server, &options->server, &err);
+    if (!rc)
+        rc = start(&receiver, options, &err);
+    if (rc) {
+        log_error("%s", err.text);
+        rc = rc == -EINVAL ? SERVER_EXIT_USAGE : SERVER_EXIT_FAILURE;
+    } else {
+        rc = server_run(&receiver.server);
+    }
+    incoming_finish(&receiver.incoming);
+    server_destroy(&receiver.server);
+    if (options->listen && strncmp(options->listen, "unix:", 5) == 0 &&
+        receiver.incoming.listen_fd > 0)
+        (void)unlink(options->listen + 5);
+    return rc;
+}
+
+int cmd_receive(int argc, char **argv)
+{
+    struct receive_options options = {.backing = "thp"};
+    const struct option_rule rules[] = {
+        {"listen", 0, OPTION_STRING, &options.listen, 0},
+        {"stdio", 0, OPTION_FLAG, &options.use_stdio, 0},
+        {"control", 0, OPTION_STRING, &options.server.control_path, 0},
+        {"serial", 0, OPTION_STRING, &options.server.serial, 0},
+        {"backing", 0, OPTION_STRING, &options.backing, 0},
+        {"json", 0, OPTION_FLAG, &options.json, 0},
+        {NULL, 0, OPTION_FLAG, NULL, 0}};
+    char **operands;
+    int noperands;
+
+    switch (options_parse(argc, argv, rules, help, &operands, &noperands)) {
+    case OPTIONS_HELP:
+        return 0;
+    case OPTIONS_BAD:
+        return SERVER_EXIT_USAGE;
+    case OPTIONS_GO:
+        break;
+    }
+    if (check_options(&options, noperands, operands))
+        return SERVER_EXIT_USAGE;
+    return receive(&options);
+}

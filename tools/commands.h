@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The subcommands. Each gets its own argv (argv[0] is its name) and returns the process's exit
+ * status. */
+#ifndef TOOLS_COMMANDS_H
+#define TOOLS_COMMANDS_H
+
+int cmd_run(int argc, char **argv);
+int cmd_receive(int argc, char **argv);
+int cmd_migrate(int argc, char **argv);
+int cmd_ctl(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+
+#endif

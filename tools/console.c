@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/console.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "vmm/base/log.h"
+
+#define CTRL_A 0x01
+
+static int set_raw(struct console *console, struct error *err)
+{
+    struct termios raw;
+
+    if (!isatty(console->in_fd))
+        return 0;
+    if (tcgetattr(console->in_fd, &console->saved))
+        return error_set(err, errno, "the terminal: %s", strerror(errno));
+    raw = console->saved;
+    cfmakeraw(&raw);
+    raw.c_oflag |= OPOST; /* our own lines still end properly */
+    if (tcsetattr(console->in_fd, TCSANOW, &raw))
+        return error_set(err, errno, "the terminal: %s", strerror(errno));
+    console->raw = true;
+    log_info("the terminal is the guest's console; Ctrl-A x ends");
+    return 0;
+}
+
+int console_open(struct console *console, const char *spec, struct loop *loop, struct error *err)
+{
+    memset(console, 0, sizeof(*console));
+    console->in_fd = -1;
+    console->out_fd = -1;
+    console->loop = loop;
+    if (strcmp(spec, "null") == 0)
+        return 0;
+    if (strcmp(spec, "stdio") == 0) {
+        console->in_fd = STDIN_FILENO;
+        console->out_fd = STDOUT_FILENO;
+        return set_raw(console, err);
+    }
+    if (strncmp(spec, "file:", 5) == 0 && spec[5]) {
+        console->out_fd = open(spec + 5, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        if (console->out_fd < 0)
+            return error_set(err, errno, "%s: %s", spec + 5, strerror(errno));
+        console->owns_out = true;
+        return 0;
+    }
+    return error_set(err, EINVAL, "'%s' is no console: write stdio, null or file:PATH", spec);
+}
+
+static void end_input(struct console *console)
+{
+    if (console->in_watched)
+        loop_remove(console->loop, console->in_fd);
+    console->in_watched = false;
+    /* The descriptor is remembered for the terminal's settings. */
+}
+
+/* Takes Ctrl-A x out of what was typed; true where it was there. */
+static bool wants_to_quit(struct console *console)
+{
+    if (!console->raw)
+        return false;
+    for (size_t i = 0; i < console->input_bytes; i++) {
+        if (console->escape && console->input[i] == 'x')
+            return true;
+        console->escape = console->input[i] == CTRL_A && !console->escape;
+    }
+    return false;
+}
+
+static void give_input(struct console *console)
+{
+    console->input_given +=
+        machine_console_give(console->machine, console->input + console->input_given,
+                             console->input_bytes - console->input_given);
+    if (console->input_given == console->input_bytes)
+        console->input_bytes = console->input_given = 0;
+}
+
+static void on_input(void *opaque, uint32_t events)
+{
+    struct console *console = opaque;
+    ssize_t got;
+
+    (void)events;
+    if (console->input_bytes) {
+        give_input(console);
+        if (console->input_bytes) {
+            /* The guest takes no more now: wait for the machine's signal instead of spinning. */
+            end_input(console);
+            return;
+        }
+    }
+    got = read(console->in_fd, console->input, sizeof(console->input));
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (got <= 0) {
+        end_input(console);
+        console->input_done = true;
+        return;
+    }
+    console->input_bytes = (size_t)got;
+    if (wants_to_quit(console)) {
+        loop_stop(console->loop);
+        return;
+    }
+    give_input(console);
+}
+
+static void watch_input(struct console *console)
+{
+    if (console->in_fd < 0 || console->in_watched || console->input_done)
+        return;
+    if (loop_add(console->loop, console->in_fd, EPOLLIN, on_input, console) == 0)
+        console->in_watched = true;
+    else
+        on_input(console, EPOLLIN); /* a regular file: always ready, read at each signal */
+}
+
+static bool writable(int fd)
+{
+    struct pollfd one = {.fd = fd, .events = POLLOUT};
+
+    return poll(&one, 1, 0) == 1;
+}
+
+static void on_output(void *opaque, uint32_t events)
+{
+    struct console *console = opaque;
+
+    (void)events;
+    loop_remove(console->loop, console->out_fd);
+    console->out_watched = false;
+    console_pump(console);
+}
+
+/* One write of what waits; false where there is nothing, or where it must wait. */
+static bool write_some(struct console *console, bool may_block)
+{
+    ssize_t put;
+
+    if (console->output_done == console->output_bytes) {
+        console->output_done = 0;
+        console->output_bytes =
+            machine_console_take(console->machine, console->output, sizeof(console->output));
+        if (!console->output_bytes)
+            return false;
+    }
+    if (console->out_fd < 0) {
+        console->output_done = console->output_bytes;
+        return true;
+    }
+    if (!may_block && !writable(console->out_fd)) {
+        if (!console->out_watched &&
+            loop_add(console->loop, console->out_fd, EPOLLOUT, on_output, console) == 0)
+            console->out_watched = true;
+        return false;
+    }
+    put = write(console->out_fd, console->output + console->output_done,
+                console->output_bytes - console->output_done);
+    if (put < 0 && errno != EINTR && errno != EAGAIN) {
+        /* Nobody reads any more: the guest goes on. */
+        log_warning("the console's output is gone: %s", strerror(errno));
+        if (console->owns_out)
+            (void)close(console->out_fd);
+        console->out_fd = -1;
+        return true;
+    }
+    if (put > 0)
+        console->output_done += (size_t)put;
+    return true;
+}
+
+void console_pump(struct console *console)
+{
+    if (!console->machine)
+        return;
+    while (write_some(console, false)) {
+    }
+    if (console->input_bytes)
+        give_input(console);
+    if (!console->input_bytes)
+        watch_input(console);
+}
+
+void console_attach(struct console *console, struct machine *machine)
+{
+    console->machine = machine;
+    console_pump(console);
+}
+
+void console_close(struct console *console)
+{
+    end_input(console);
+    if (console->out_watched)
+        loop_remove(console->loop, console->out_fd);
+    console->out_watched = false;
+    while (console->machine && write_some(console, true)) {
+    }
+    console->machine = NULL;
+    if (console->raw)
+        (void)tcsetattr(console->in_fd, TCSANOW, &console->saved);
+    console->raw = false;
+    if (console->owns_out && console->out_fd >= 0)
+        (void)close(console->out_fd);
+    console->out_fd = -1;
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Clients of the control socket: accepting, framing, answering. */
+#include "tools/control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/uri.h"
+#include "vmm/base/log.h"
+
+#define READ_BYTES 65536u
+
+json_t *control_version(void)
+{
+    /* QEMU's field names with our numbers: clients look for them, and the package says who we are.
+     */
+    return json_pack("{s:{s:i, s:i, s:i}, s:s}", "qemu", "major", 0, "minor", 1, "micro", 0,
+                     "package", "pageferry " PAGEFERRY_VERSION);
+}
+
+static void drop_client(struct control_client *client)
+{
+    loop_remove(client->control->loop, client->fd);
+    (void)close(client->fd);
+    if (client->received_fd >= 0)
+        (void)close(client->received_fd);
+    free(client->input);
+    free(client->output);
+    client->fd = -1;
+}
+
+/* Writes what the socket takes now. False where the client is gone. */
+static bool flush_client(struct control_client *client)
+{
+    while (client->output_bytes) {
+        ssize_t put = send(client->fd, client->output, client->output_bytes, MSG_NOSIGNAL);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0 && errno == EAGAIN)
+            break;
+        if (put < 0) {
+            drop_client(client);
+            return false;
+        }
+        client->output_bytes -= (size_t)put;
+        memmove(client->output, client->output + put, client->output_bytes);
+    }
+    if (client->closing && !client->output_bytes) {
+        drop_client(client);
+        return false;
+    }
+    loop_change(client->control->loop, client->fd,
+                EPOLLIN | (client->output_bytes ? (uint32_t)EPOLLOUT : 0));
+    return true;
+}
+
+/* Queues one message, taking the reference. A client that does not read is dropped, not waited for.
+ */
+static void send_message(struct control_client *client, json_t *message)
+{
+    char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
+    size_t length = text ? strlen(text) : 0;
+    char *grown = text ? realloc(client->output, client->output_bytes + length + 2) : NULL;
+
+    json_decref(message);
+    if (!grown || client->output_bytes + length > CONTROL_MAX_OUTPUT) {
+        client->output = grown ? grown : client->output;
+        client->closing = true;
+        client->output_bytes = 0;
+    } else {
+        client->output = grown;
+        memcpy(grown + client->output_bytes, text, length);
+        memcpy(grown + client->output_bytes + length, "\r\n", 2);
+        client->output_bytes += length + 2;
+    }
+    free(text);
+}
+
+static json_t *error_reply(const char *class, const char *line)
+{
+    return json_pack("{s:{s:s, s:s}}", "error", "class", class, "desc", line);
+}
+
+static json_t *execute(struct control_client *client, const char *command, json_t *arguments)
+{
+    struct control *control = client->control;
+    struct error err = {.text = ""};
+    json_t *value;
+
+    if (strcmp(command, "qmp_capabilities") == 0) {
+        client->negotiated = true;
+        return json_pack("{s:{}}", "return");
+    }
+    if (!client->negotiated)
+        return error_reply("CommandNotFound", "expecting capabilities negotiation with "
+                                              "'qmp_capabilities'");
+    value = control->execute(control->opaque, client, command, arguments, &err);
+    if (value)
+        return json_pack("{s:o}", "return", value);
+    return error_reply(strncmp(err.text, "there is no command", 19) == 0 ? "CommandNotFound"
+                                                                         : "GenericError",
+                       err.text);
+}
+
+static void handle_message(struct control_client *client, json_t *message)
+{
+    const char *command = json_string_value(json_object_get(message, "execute"));
+    json_t *arguments = json_object_get(message, "arguments");
+    json_t *id = json_object_get(message, "id");
+    json_t *reply;
+
+    if (!command)
+        reply = error_reply("GenericError", "a message needs \"execute\" with a command's name");
+    else if (arguments && !json_is_object(arguments))
+        reply = error_reply("GenericError", "\"arguments\" must be an object");
+    else
+        reply = execute(client, command, arguments);
+    if (id && reply)
+        (void)json_object_set(reply, "id", id);
+    send_message(client, reply);
+}
+
+static size_t skip_blanks(const char *text, size_t length)
+{
+    size_t at = 0;
+
+    while (at < length && strchr(" \t\r\n", text[at]) && text[at])
+        at++;
+    return at;
+}
+
+/* Handles every complete message in the input. */
+static void parse_input(struct control_client *client)
+{
+    size_t at = 0;
+
+    while (!client->closing) {
+        json_error_t error;
+        json_t *message;
+
+        at += skip_blanks(client->input + at, client->input_bytes - at);
+        if (at == client->input_bytes)
+            break;
+        message = json_loadb(client->input + at, client->input_bytes - at, JSON_DISABLE_EOF_CHECK,
+                             &error);
+        if (message) {
+            at += (size_t)error.position;
+            handle_message(client, message);
+            json_decref(message);
+            continue;
+        }
+        if (json_error_code(&error) == json_error_premature_end_of_input)
+            break;
+        /* Where the next message begins is anybody's guess: after the line. */
+        send_message(client, error_reply("GenericError", "invalid JSON"));
+        while (at < client->input_bytes && client->input[at] != '\n')
+            at++;
+    }
+    client->input_bytes -= at;
+    memmove(client->input, client->input + at, client->input_bytes);
+    if (client->input_bytes >= CONTROL_MAX_INPUT) {
+        send_message(client, error_reply("GenericError", "the message is too long"));
+        client->closing = true;
+    }
+}
+
+/* Reads once, with a descriptor that may have come along. */
+static ssize_t read_client(struct control_client *client)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } ancillary;
+    struct iovec vector = {.iov_base = client->input + client->input_bytes, .iov_len = READ_BYTES};
+    struct msghdr message = {.msg_iov = &vector,
+                             .msg_iovlen = 1,
+                             .msg_control = ancillary.bytes,
+                             .msg_controllen = sizeof(ancillary.bytes)};
+    ssize_t got = recvmsg(client->fd, &message, MSG_CMSG_CLOEXEC);
+    struct cmsghdr *header = got < 0 ? NULL : CMSG_FIRSTHDR(&message);
+
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+        if (client->received_fd >= 0)
+            (void)close(client->received_fd);
+        memcpy(&client->received_fd, CMSG_DATA(header), sizeof(int));
+    }
+    return got;
+}
+
+static void on_client(void *opaque, uint32_t events)
+{
+    struct control_client *client = opaque;
+
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+        char *grown = realloc(client->input, client->input_bytes + READ_BYTES);
+        ssize_t got;
+
+        if (!grown) {
+            drop_client(client);
+            return;
+        }
+        client->input = grown;
+        got = read_client(client);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+            drop_client(client);
+            return;
+        }
+        if (got > 0) {
+            client->input_bytes += (size_t)got;
+            parse_input(client);
+        }
+    }
+    (void)flush_client(client);
+}
+
+static struct control_client *free_client(struct control *control)
+{
+    for (unsigned i = 0; i < CONTROL_MAX_CLIENTS; i++) {
+        if (control->client[i].fd < 0)
+            return &control->client[i];
+    }
+    return NULL;
+}
+
+static void on_listen(void *opaque, uint32_t events)
+{
+    struct control *control = opaque;
+    int fd = accept4(control->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct control_client *client = free_client(control);
+
+    (void)events;
+    if (fd < 0)
+        return;
+    if (!client) {
+        log_warning("a control client was turned away: %d are connected", CONTROL_MAX_CLIENTS);
+        (void)close(fd);
+        return;
+    }
+    *client = (struct control_client){.control = control, .fd = fd, .received_fd = -1};
+    if (loop_add(control->loop, fd, EPOLLIN, on_client, client)) {
+        (void)close(fd);
+        client->fd = -1;
+        return;
+    }
+    send_message(client,
+                 json_pack("{s:{s:o, s:[]}}", "QMP", "version", control_version(), "capabilities"));
+    (void)flush_client(client);
+}
+
+int control_open(struct control *control, const char *path, struct loop *loop,
+                 control_execute *execute_command, void *opaque, struct error *err)
+{
+    int rc;
+
+    memset(control, 0, sizeof(*control));
+    control->loop = loop;
+    control->listen_fd = -1;
+    control->path = path;
+    control->execute = execute_command;
+    control->opaque = opaque;
+    for (unsigned i = 0; i < CONTROL_MAX_CLIENTS; i++)
+        control->client[i].fd = -1;
+    for (unsigned i = 0; i < CONTROL_MAX_FDS; i++)
+        control->fds[i].fd = -1;
+    if (!path)
+        return 0;
+    rc = uri_listen_unix(path, &control->listen_fd, err);
+    if (!rc && loop_add(loop, control->listen_fd, EPOLLIN, on_listen, control))
+        rc = error_set(err, ENOSPC, "the control loop takes no more descriptors");
+    return rc;
+}
+
+void control_close(struct control *control)
+{
+    for (unsigned i = 0; i < CONTROL_MAX_CLIENTS; i++) {
+        struct control_client *client = &control->client[i];
+
+        if (client->fd >= 0 && flush_client(client))
+            drop_client(client);
+    }
+    for (unsigned i = 0; i < CONTROL_MAX_FDS; i++) {
+        if (control->fds[i].fd >= 0)
+            (void)close(control->fds[i].fd);
+    }
+    if (control->listen_fd >= 0) {
+        loop_remove(control->loop, control->listen_fd);
+        (void)close(control->listen_fd);
+        (void)unlink(control->path);
+    }
+    control->listen_fd = -1;
+}
+
+void control_event(struct control *control, const char *name, json_t *data)
+{
+    struct timespec now;
+    json_t *event;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    event = json_pack("{s:s, s:{s:I, s:I}}", "event", name, "timestamp", "seconds",
+                      (json_int_t)now.tv_sec, "microseconds", (json_int_t)(now.tv_nsec / 1000));
+    if (event && data)
+        (void)json_object_set(event, "data", data);
+    json_decref(data);
+    for (unsigned i = 0; event && i < CONTROL_MAX_CLIENTS; i++) {
+        struct control_client *client = &control->client[i];
+
+        if (client->fd >= 0 && client->negotiated) {
+            send_message(client, json_incref(event));
+            /* Written by the loop: a client must not vanish under whoever raised the event. */
+            loop_change(control->loop, client->fd, EPOLLIN | (uint32_t)EPOLLOUT);
+        }
+    }
+    json_decref(event);
+}
+
+int control_keep_fd(struct control *control, struct control_client *client, const char *name,
+                    struct error *err)
+{
+    int old;
+
+    if (client->received_fd < 0)
+        return error_set(err, EBADF, "no descriptor came with getfd (SCM_RIGHTS)");
+    if (strlen(name) >= sizeof(control->fds[0].name) || !name[0])
+        return error_set(err, EINVAL, "a descriptor's name has 1 to %zu bytes",
+                         sizeof(control->fds[0].name) - 1);
+    old = control_take_fd(control, name);
+    if (old >= 0)
+        (void)close(old);
+    for (unsigned i = 0; i < CONTROL_MAX_FDS; i++) {
+        if (control->fds[i].fd >= 0)
+            continue;
+        (void)snprintf(control->fds[i].name, sizeof(control->fds[i].name), "%s", name);
+        control->fds[i].fd = client->received_fd;
+        client->received_fd = -1;
+        return 0;
+    }
+    return error_set(err, ENOSPC, "%d descriptors are kept already: closefd one", CONTROL_MAX_FDS);
+}
+
+int control_take_fd(struct control *control, const char *name)
+{
+    for (unsigned i = 0; i < CONTROL_MAX_FDS; i++) {
+        int fd = control->fds[i].fd;
+
+        if (fd >= 0 && strcmp(control->fds[i].name, name) == 0) {
+            control->fds[i].fd = -1;
+            return fd;
+        }
+    }
+    return -1;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/incoming.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "vmm/base/log.h"
+
+static int serve(struct incoming *incoming, int in_fd, int out_fd)
+{
+    struct channel_options options = {.deadline_ns = MIGRATE_DEADLINE_NS,
+                                      .cancel_fd = incoming->cancel_fd};
+    struct migrate_sink sink = binding_sink_ops(&incoming->binding);
+    struct channel *channel;
+    int rc = channel_open(&channel, in_fd, out_fd, &options, &incoming->err);
+
+    if (rc)
+        return rc;
+    incoming->outcome = receive_run(&sink, channel, &incoming->progress, &incoming->err);
+    channel_close(channel);
+    return 0;
+}
+
+/* The next connection, or -errno; -ECANCELED when nobody wants one any more. */
+static int next_connection(const struct incoming *incoming)
+{
+    for (;;) {
+        struct pollfd polls[2] = {{.fd = incoming->listen_fd, .events = POLLIN},
+                                  {.fd = incoming->cancel_fd, .events = POLLIN}};
+        int fd;
+
+        if (poll(polls, 2, -1) < 0 && errno != EINTR)
+            return -errno;
+        if (polls[1].revents)
+            return -ECANCELED;
+        if (!polls[0].revents)
+            continue;
+        fd = accept4(incoming->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd >= 0)
+            return fd;
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EBADF)
+            return -errno;
+    }
+}
+
+/* True where the wait goes on: the peer was no migration, or only asked. */
+static bool wait_on(struct incoming *incoming)
+{
+    if (incoming->outcome == RECEIVE_CHECKED) {
+        log_info("a source asked whether its guest would be accepted: yes");
+        return true;
+    }
+    if (incoming->outcome == RECEIVE_STRANGER) {
+        log_warning("a connection was turned away %s", incoming->err.text);
+        return true;
+    }
+    return false;
+}
+
+static void *incoming_main(void *opaque)
+{
+    struct incoming *incoming = opaque;
+    uint64_t one = 1;
+    bool more = true;
+
+    incoming->outcome = RECEIVE_DISCARDED;
+    while (more) {
+        int in_fd = incoming->in_fd, out_fd = incoming->out_fd;
+
+        if (incoming->listen_fd >= 0) {
+            in_fd = out_fd = next_connection(incoming);
+            if (in_fd < 0) {
+                (void)error_set(&incoming->err, -in_fd, "waiting for a guest: %s",
+                                strerror(-in_fd));
+                incoming->outcome = RECEIVE_DISCARDED;
+                break;
+            }
+        }
+        more = serve(incoming, in_fd, out_fd) == 0 && wait_on(incoming) && incoming->listen_fd >= 0;
+    }
+    (void)!write(incoming->done_fd, &one, sizeof(one));
+    return NULL;
+}
+
+int incoming_start(struct incoming *incoming, struct vm_host *host, enum memory_backing backing,
+                   int listen_fd, int in_fd, int out_fd, struct error *err)
+{
+    int rc;
+
+    memset(incoming, 0, sizeof(*incoming));
+    incoming->binding = (struct binding_sink){.host = host, .backing = backing};
+    incoming->listen_fd = listen_fd;
+    incoming->in_fd = in_fd;
+    incoming->out_fd = out_fd;
+    progress_init(&incoming->progress);
+    incoming->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    incoming->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (incoming->cancel_fd < 0 || incoming->done_fd < 0)
+        return error_set(err, errno, "eventfd: %s", strerror(errno));
+    rc = pthread_create(&incoming->thread, NULL, incoming_main, incoming);
+    if (rc)
+        return error_set(err, rc, "a thread for the migration: %s", strerror(rc));
+    incoming->started = true;
+    return 0;
+}
+
+void incoming_finish(struct incoming *incoming)
+{
+    uint64_t one = 1;
+
+    if (!incoming->started)
+        return;
+    (void)!write(incoming->cancel_fd, &one, sizeof(one));
+    (void)pthread_join(incoming->thread, NULL);
+    incoming->started = false;
+    if (incoming->listen_fd >= 0)
+        (void)close(incoming->listen_fd);
+    (void)close(incoming->cancel_fd);
+    (void)close(incoming->done_fd);
+    progress_destroy(&incoming->progress);
+}

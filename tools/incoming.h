@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Waiting for a guest: accepts connections one after another and runs the destination's engine in a
+ * thread, until one of them brought a guest or failed after it began. */
+#ifndef TOOLS_INCOMING_H
+#define TOOLS_INCOMING_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "migrate/progress.h"
+#include "migrate/receive.h"
+#include "tools/binding.h"
+#include "vmm/base/error.h"
+
+struct incoming {
+    struct binding_sink binding;
+    int listen_fd; /* -1: one stream that is there already */
+    int in_fd, out_fd;
+    int cancel_fd; /* eventfd */
+    int done_fd;   /* eventfd: the thread has ended */
+    pthread_t thread;
+    bool started;
+    struct progress progress;
+    /* Valid after the end. */
+    enum receive_outcome outcome;
+    struct error err;
+};
+
+/* Takes over the descriptors: either listen_fd, or in_fd and out_fd. */
+int incoming_start(struct incoming *incoming, struct vm_host *host, enum memory_backing backing,
+                   int listen_fd, int in_fd, int out_fd, struct error *err);
+
+/* Ends the wait (a guest that was taken over stays) and joins the thread. Harmless if never
+ * started. */
+void incoming_finish(struct incoming *incoming);
+
+#endif

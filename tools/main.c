@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pageferry: a table of subcommands. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/commands.h"
+#include "vmm/base/log.h"
+
+struct subcommand {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+};
+
+static const struct subcommand subcommands[] = {
+    {"run", cmd_run, "boot a guest: the built-in one, an ELF with PVH note, a flat image"},
+    {"receive", cmd_receive, "wait for a guest that migrates here, and run it"},
+    {"migrate", cmd_migrate, "move a running guest to a receiver"},
+    {"ctl", cmd_ctl, "send a command to a running pageferry's control socket"},
+    {"info", cmd_info, "show what this host's KVM offers"},
+};
+
+#define NSUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
+
+static void print_help(void)
+{
+    printf("usage: pageferry COMMAND [OPTION…]\n\n"
+           "A live-migration and dirty-logging workbench on /dev/kvm.\n\n");
+    for (size_t i = 0; i < NSUBCOMMANDS; i++)
+        printf("  %-8s  %s\n", subcommands[i].name, subcommands[i].summary);
+    printf("\n`pageferry COMMAND --help` shows a command's options; each has a man page,\n"
+           "e.g. pageferry-run(1). `pageferry --version` prints the version.\n");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        print_help();
+        return argc < 2 ? 2 : 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("pageferry %s\n", PAGEFERRY_VERSION);
+        return 0;
+    }
+    for (size_t i = 0; i < NSUBCOMMANDS; i++) {
+        if (strcmp(argv[1], subcommands[i].name) == 0)
+            return subcommands[i].run(argc - 1, argv + 1);
+    }
+    log_error("there is no command '%s': see pageferry --help", argv[1]);
+    return 2;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/migration.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "vmm/base/log.h"
+
+int migration_init(struct migration *migration, struct vm_host *host, struct error *err)
+{
+    memset(migration, 0, sizeof(*migration));
+    migration->host = host;
+    migration->given_fd = -1;
+    migration->options = (struct precopy_options){.downtime_limit_ns = PRECOPY_DOWNTIME_LIMIT_NS,
+                                                  .chunk_pages = PRECOPY_CHUNK_PAGES};
+    progress_init(&migration->progress);
+    migration->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    migration->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (migration->cancel_fd < 0 || migration->done_fd < 0)
+        return error_set(err, errno, "eventfd: %s", strerror(errno));
+    return 0;
+}
+
+static void signal_fd(int fd)
+{
+    uint64_t one = 1;
+
+    /* An eventfd far from its limit: cannot fail. */
+    (void)!write(fd, &one, sizeof(one));
+}
+
+static void drain_fd(int fd)
+{
+    uint64_t count;
+
+    (void)!read(fd, &count, sizeof(count));
+}
+
+static int connect_stream(struct migration *migration, int *fd, pid_t *child, struct error *err)
+{
+    switch (migration->uri.kind) {
+    case URI_FD:
+        *fd = migration->given_fd;
+        migration->given_fd = -1;
+        return 0;
+    case URI_EXEC:
+        return uri_spawn(&migration->uri, fd, child, err);
+    case URI_TCP:
+    case URI_UNIX:
+        break;
+    }
+    return uri_connect(&migration->uri, MIGRATE_DEADLINE_NS, migration->cancel_fd, fd, err);
+}
+
+static enum precopy_outcome attempt(struct migration *migration, struct error *err)
+{
+    struct channel_options options = {.deadline_ns = MIGRATE_DEADLINE_NS,
+                                      .cancel_fd = migration->cancel_fd};
+    struct migrate_source source = binding_source_ops(&migration->binding);
+    struct channel *channel = NULL;
+    enum precopy_outcome outcome = PRECOPY_FAILED;
+    pid_t child = -1;
+    int fd = -1;
+    int rc = connect_stream(migration, &fd, &child, err);
+
+    if (!rc)
+        rc = channel_open(&channel, fd, fd, &options, err);
+    if (!rc)
+        outcome =
+            precopy_run(&source, channel, &migration->running_options, &migration->progress, err);
+    else if (rc == -ECANCELED)
+        outcome = PRECOPY_CANCELLED;
+    if (outcome == PRECOPY_IN_DOUBT)
+        vm_host_engine_in_doubt(migration->host);
+    channel_close(channel);
+    if (child > 0)
+        uri_reap(child);
+    return outcome;
+}
+
+static void *migration_main(void *opaque)
+{
+    struct migration *migration = opaque;
+
+    migration->outcome = attempt(migration, &migration->err);
+    if (migration->outcome == PRECOPY_COMPLETED)
+        machine_release(migration->host->machine); /* outside the downtime */
+    signal_fd(migration->done_fd);
+    return NULL;
+}
+
+/* May this guest be migrated now? */
+static int may_start(const struct migration *migration, bool check_only, struct error *err)
+{
+    struct vm_host *host = migration->host;
+    const struct machine *machine = vm_host_machine(host);
+
+    if (migration->state == MIGRATION_UNDER_WAY)
+        return error_set(err, EBUSY, "a migration is under way");
+    if (!machine)
+        return error_set(err, EBUSY, "no guest has arrived yet");
+    if (host->in_doubt)
+        return error_set(
+            err, EPERM,
+            "in doubt: the destination of the last migration may be running this guest");
+    switch (machine_state(machine)) {
+    case MACHINE_RUNNING:
+    case MACHINE_PAUSED:
+        return 0;
+    case MACHINE_CREATED:
+        return check_only ? 0
+                          : error_set(err, EBUSY, "the guest was never started: continue it first");
+    case MACHINE_MOVED:
+        return error_set(err, ESHUTDOWN, "the guest has moved to another host");
+    case MACHINE_STOPPED:
+        break;
+    }
+    return error_set(err, ESHUTDOWN, "the guest has ended");
+}
+
+int migration_start(struct migration *migration, const char *uri, int given_fd, bool check_only,
+                    struct error *err)
+{
+    int rc = may_start(migration, check_only, err);
+
+    if (!rc)
+        rc = uri_parse(uri, &migration->uri, err);
+    if (!rc && migration->uri.kind == URI_FD && given_fd < 0)
+        rc = error_set(err, EBADF, "no descriptor named '%.100s' was passed with getfd",
+                       migration->uri.rest);
+    if (rc)
+        goto fail;
+    (void)snprintf(migration->uri_text, sizeof(migration->uri_text), "%s", uri);
+    migration->given_fd = given_fd;
+    migration->running_options = migration->options;
+    migration->running_options.check_only = check_only;
+    migration->binding = (struct binding_source){.host = migration->host,
+                                                 .backend = dirty_log_best(&migration->host->kvm)};
+    migration->err.text[0] = '\0';
+    migration->cancel_asked = false;
+    drain_fd(migration->cancel_fd);
+    memset(progress_begin(&migration->progress), 0, sizeof(struct progress_view));
+    progress_end(&migration->progress);
+    rc = -pthread_create(&migration->thread, NULL, migration_main, migration);
+    if (rc) {
+        migration->given_fd = -1;
+        rc = error_set(err, -rc, "a thread for the migration: %s", strerror(-rc));
+        goto fail;
+    }
+    migration->state = MIGRATION_UNDER_WAY;
+    return 0;
+fail:
+    if (given_fd >= 0)
+        (void)close(given_fd);
+    return rc;
+}
+
+void migration_cancel(struct migration *migration)
+{
+    if (migration->state != MIGRATION_UNDER_WAY)
+        return;
+    migration->cancel_asked = true;
+    signal_fd(migration->cancel_fd);
+}
+
+void migration_collect(struct migration *migration)
+{
+    if (migration->state != MIGRATION_UNDER_WAY)
+        return;
+    (void)pthread_join(migration->thread, NULL);
+    drain_fd(migration->done_fd);
+    binding_source_free(&migration->binding);
+    migration->state = MIGRATION_ENDED;
+    if (migration->running_options.check_only)
+        return;
+    switch (migration->outcome) {
+    case PRECOPY_COMPLETED:
+        log_info("the guest has moved to %s", migration->uri_text);
+        break;
+    case PRECOPY_IN_DOUBT:
+        log_error("in doubt whether the guest runs at %s: it stays paused here (%s)",
+                  migration->uri_text, migration->err.text);
+        break;
+    case PRECOPY_CANCELLED:
+        log_info("the migration was cancelled; the guest goes on here");
+        break;
+    case PRECOPY_FAILED:
+    case PRECOPY_ACCEPTED:
+        log_error("the migration failed %s", migration->err.text);
+        break;
+    }
+}
+
+void migration_destroy(struct migration *migration)
+{
+    migration_cancel(migration);
+    migration_collect(migration);
+    (void)close(migration->cancel_fd);
+    (void)close(migration->done_fd);
+    progress_destroy(&migration->progress);
+}
+
+bool migration_gave_guest_away(const struct migration *migration)
+{
+    return migration->state == MIGRATION_ENDED && !migration->running_options.check_only &&
+           (migration->outcome == PRECOPY_COMPLETED || migration->outcome == PRECOPY_IN_DOUBT);
+}
+
+const char *migration_outcome_name(enum precopy_outcome outcome)
+{
+    switch (outcome) {
+    case PRECOPY_COMPLETED:
+        return "completed";
+    case PRECOPY_ACCEPTED:
+        return "accepted";
+    case PRECOPY_FAILED:
+        return "failed";
+    case PRECOPY_CANCELLED:
+        return "cancelled";
+    case PRECOPY_IN_DOUBT:
+        return "in-doubt";
+    }
+    return "unknown";
+}

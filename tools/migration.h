@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One outgoing migration: connects and runs the engine in a thread of its own. */
+#ifndef TOOLS_MIGRATION_H
+#define TOOLS_MIGRATION_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "migrate/precopy.h"
+#include "migrate/progress.h"
+#include "tools/binding.h"
+#include "tools/uri.h"
+#include "tools/vm_host.h"
+
+enum migration_state {
+    MIGRATION_NONE,
+    MIGRATION_UNDER_WAY,
+    MIGRATION_ENDED, /* outcome and err are valid */
+};
+
+struct migration {
+    struct vm_host *host;
+    struct precopy_options options; /* of the next attempt; the control thread sets them */
+    struct binding_source binding;
+    enum migration_state state; /* the control thread's view: changes in start and collect */
+    struct precopy_options running_options;
+    char uri_text[URI_MAX_BYTES];
+    struct uri uri;
+    int given_fd;  /* fd: scheme: the stream, handed over at start; else -1 */
+    int cancel_fd; /* eventfd, written by cancel */
+    int done_fd;   /* eventfd, written by the thread's end */
+    bool cancel_asked;
+    pthread_t thread;
+    struct progress progress;
+    enum precopy_outcome outcome;
+    struct error err;
+};
+
+int migration_init(struct migration *migration, struct vm_host *host, struct error *err);
+/* Cancels and joins what is under way. */
+void migration_destroy(struct migration *migration);
+
+/* Starts an attempt. given_fd is the stream for fd: addresses (taken over, also on failure), else
+ * -1. */
+int migration_start(struct migration *migration, const char *uri, int given_fd, bool check_only,
+                    struct error *err);
+
+/* Asks the attempt to stop; too late after COMMIT. */
+void migration_cancel(struct migration *migration);
+
+/* After done_fd became readable: joins the thread, state becomes ENDED. */
+void migration_collect(struct migration *migration);
+
+/* The guest is not this host's any more, or may not be. */
+bool migration_gave_guest_away(const struct migration *migration);
+
+/* "completed", "failed", … as docs and --json name outcomes. */
+const char *migration_outcome_name(enum precopy_outcome outcome);
+
+#endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Field names are QEMU's (qapi/migration.json); times there are milliseconds, so ours stand beside
+ * them in nanoseconds under "x-pageferry". */
+#include "tools/qmp_migrate.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "vmm/base/clock.h"
+
+json_t *qmp_migrate(struct server *server, json_t *arguments, struct error *err)
+{
+    const char *uri = json_string_value(json_object_get(arguments, "uri"));
+    bool check_only = json_is_true(json_object_get(arguments, "x-check"));
+    int given_fd = -1;
+
+    if (!uri) {
+        (void)error_set(err, EINVAL, "migrate needs \"uri\"");
+        return NULL;
+    }
+    if (strncmp(uri, "fd:", 3) == 0)
+        given_fd = control_take_fd(&server->control, uri + 3);
+    if (migration_start(&server->migration, uri, given_fd, check_only, err))
+        return NULL;
+    if (!check_only) {
+        control_event(&server->control, "MIGRATION", json_pack("{s:s}", "status", "setup"));
+        control_event(&server->control, "MIGRATION", json_pack("{s:s}", "status", "active"));
+    }
+    return json_object();
+}
+
+json_t *qmp_migrate_cancel(struct server *server, json_t *arguments, struct error *err)
+{
+    (void)arguments;
+    (void)err;
+    migration_cancel(&server->migration);
+    return json_object();
+}
+
+json_t *qmp_migrate_set_parameters(struct server *server, json_t *arguments, struct error *err)
+{
+    struct precopy_options options = server->migration.options;
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(arguments, key, value)
+    {
+        json_int_t number = json_integer_value(value);
+
+        if (!json_is_integer(value) || number < 0) {
+            (void)error_set(err, EINVAL, "%s must be a whole number, 0 or more", key);
+            return NULL;
+        }
+        if (strcmp(key, "max-bandwidth") == 0) {
+            options.max_bandwidth = (uint64_t)number;
+        } else if (strcmp(key, "downtime-limit") == 0 && number <= 2000000) {
+            options.downtime_limit_ns = (uint64_t)number * CLOCK_NS_PER_MS;
+        } else if (strcmp(key, "x-downtime-limit-ns") == 0) {
+            options.downtime_limit_ns = (uint64_t)number;
+        } else {
+            (void)error_set(
+                err, EINVAL,
+                "unknown parameter or value out of range: %s (there are downtime-limit in ms up "
+                "to 2000000, x-downtime-limit-ns, max-bandwidth in bytes/s)",
+                key);
+            return NULL;
+        }
+    }
+    server->migration.options = options;
+    return json_object();
+}
+
+/* QEMU's status names. */
+static const char *status_name(const struct migration *migration, const struct progress_view *view)
+{
+    switch (migration->state) {
+    case MIGRATION_NONE:
+        return "none";
+    case MIGRATION_UNDER_WAY:
+        if (migration->cancel_asked && view->phase < PROGRESS_COMMIT)
+            return "cancelling";
+        if (view->phase < PROGRESS_ROUNDS)
+            return "setup";
+        return view->phase == PROGRESS_ROUNDS ? "active" : "device";
+    case MIGRATION_ENDED:
+        break;
+    }
+    switch (migration->outcome) {
+    case PRECOPY_COMPLETED:
+    case PRECOPY_ACCEPTED:
+        return "completed";
+    case PRECOPY_CANCELLED:
+        return "cancelled";
+    case PRECOPY_FAILED:
+    case PRECOPY_IN_DOUBT:
+        break;
+    }
+    return "failed";
+}
+
+static json_t *rounds_json(const struct progress_view *view)
+{
+    uint64_t kept = view->nrounds < PROGRESS_MAX_ROUNDS ? view->nrounds : PROGRESS_MAX_ROUNDS;
+    json_t *rounds = json_array();
+
+    for (uint64_t r = view->nrounds - kept; r < view->nrounds; r++) {
+        const struct progress_round *round = &view->rounds[r % PROGRESS_MAX_ROUNDS];
+
+        (void)json_array_append_new(
+            rounds,
+            json_pack("{s:I, s:I, s:I, s:I, s:I}", "round", (json_int_t)r, "dirty_pages",
+                      (json_int_t)round->dirty_pages, "zero_pages", (json_int_t)round->zero_pages,
+                      "sent_bytes", (json_int_t)round->sent_bytes, "ns", (json_int_t)round->ns));
+    }
+    return rounds;
+}
+
+static uint64_t end_of(const struct progress_view *view)
+{
+    return view->running_ns ? view->running_ns : view->ended_ns ? view->ended_ns : clock_now_ns();
+}
+
+static uint64_t since(uint64_t begin, uint64_t end)
+{
+    return begin && end > begin ? end - begin : 0;
+}
+
+static json_t *own_json(const struct migration *migration, const struct progress_view *view)
+{
+    uint64_t end = end_of(view);
+    uint64_t copy_ns = since(view->rounds_started_ns, end);
+    double bandwidth =
+        copy_ns ? (double)view->sent_bytes / (double)copy_ns * (double)CLOCK_NS_PER_SEC : 0;
+    const char *outcome = migration->state == MIGRATION_ENDED
+                              ? migration_outcome_name(migration->outcome)
+                              : "under-way";
+    /* Downtime only where the guest really changed hosts. */
+    bool moved = migration->state == MIGRATION_ENDED && migration->outcome == PRECOPY_COMPLETED;
+
+    return json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "outcome",
+        outcome, "phase", progress_phase_name(view->phase), "round",
+        (json_int_t)(view->nrounds ? view->nrounds - 1 : 0), "total_ns",
+        (json_int_t)since(view->started_ns, end), "setup_ns",
+        (json_int_t)since(view->started_ns, view->rounds_started_ns), "downtime_ns",
+        (json_int_t)(moved ? since(view->paused_ns, view->running_ns) : 0), "predicted_downtime_ns",
+        (json_int_t)(view->predicted_downtime_ns >> 63 ? 0 : view->predicted_downtime_ns),
+        "resumed_at_ns", (json_int_t)view->resumed_at_ns, "bytes_sent",
+        (json_int_t)view->sent_bytes, "remaining_bytes", (json_int_t)view->remaining_bytes,
+        "bandwidth_bytes_per_s", (json_int_t)bandwidth, "recent_bandwidth_bytes_per_s",
+        (json_int_t)view->bandwidth, "dirty_pages_per_s", (json_int_t)view->dirty_rate,
+        "memory_bytes", (json_int_t)view->total_bytes, "rounds", rounds_json(view));
+}
+
+static json_t *ram_json(const struct progress_view *view)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:I}", "transferred",
+                     (json_int_t)view->sent_bytes, "remaining", (json_int_t)view->remaining_bytes,
+                     "total", (json_int_t)view->total_bytes, "duplicate",
+                     (json_int_t)view->zero_pages, "normal", (json_int_t)view->data_pages,
+                     "normal-bytes", (json_int_t)(view->data_pages * MIGRATE_PAGE_BYTES), "mbps",
+                     (double)view->bandwidth * 8 / 1e6, "dirty-pages-rate",
+                     (json_int_t)view->dirty_rate, "dirty-sync-count", (json_int_t)view->nrounds,
+                     "page-size", (json_int_t)MIGRATE_PAGE_BYTES);
+}
+
+json_t *qmp_query_migrate(struct server *server, json_t *arguments, struct error *err)
+{
+    struct migration *migration = &server->migration;
+    struct progress_view view;
+    const char *status;
+    json_t *reply;
+
+    (void)arguments;
+    (void)err;
+    if (migration->state == MIGRATION_NONE)
+        return json_object();
+    progress_get(&migration->progress, &view);
+    status = status_name(migration, &view);
+    reply = json_pack(
+        "{s:s, s:I, s:I, s:o, s:o}", "status", status, "total-time",
+        (json_int_t)(since(view.started_ns, end_of(&view)) / CLOCK_NS_PER_MS), "setup-time",
+        (json_int_t)(since(view.started_ns, view.rounds_started_ns) / CLOCK_NS_PER_MS), "ram",
+        ram_json(&view), "x-pageferry", own_json(migration, &view));
+    if (migration->state == MIGRATION_UNDER_WAY && !(view.predicted_downtime_ns >> 63))
+        (void)json_object_set_new(
+            reply, "expected-downtime",
+            json_integer((json_int_t)(view.predicted_downtime_ns / CLOCK_NS_PER_MS)));
+    if (strcmp(status, "completed") == 0)
+        (void)json_object_set_new(
+            reply, "downtime",
+            json_integer((json_int_t)(since(view.paused_ns, view.running_ns) / CLOCK_NS_PER_MS)));
+    if (migration->state == MIGRATION_ENDED && migration->err.text[0] &&
+        strcmp(status, "completed") != 0)
+        (void)json_object_set_new(reply, "error-desc", json_string(migration->err.text));
+    return reply;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where a migration goes to or comes from: tcp:HOST:PORT, unix:PATH, exec:COMMAND, fd:N. */
+#ifndef TOOLS_URI_H
+#define TOOLS_URI_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "vmm/base/error.h"
+
+#define URI_MAX_BYTES 4096
+
+enum uri_kind { URI_TCP, URI_UNIX, URI_EXEC, URI_FD };
+
+struct uri {
+    enum uri_kind kind;
+    char host[256];           /* tcp; "127.0.0.1" where none was given */
+    char port[8];             /* tcp */
+    char rest[URI_MAX_BYTES]; /* path, command, or descriptor number or name */
+};
+
+/* -EINVAL with the accepted forms. */
+int uri_parse(const char *text, struct uri *uri, struct error *err);
+
+/* Connects tcp and unix within deadline_ns, or until cancel_fd is readable (-1: none): *fd is a
+ * stream socket. */
+int uri_connect(const struct uri *uri, uint64_t deadline_ns, int cancel_fd, int *fd,
+                struct error *err);
+
+/* Starts `/bin/sh -c COMMAND` with one end of a socket pair as its standard input and output; *fd
+ * is the other. */
+int uri_spawn(const struct uri *uri, int *fd, pid_t *child, struct error *err);
+
+/* Waits for the command for a grace period, then kills it. */
+void uri_reap(pid_t child);
+
+/* Listens on tcp or unix; `chosen` (URI_MAX_BYTES) gets the URI to connect to, with the port that
+ * was chosen. A socket file left by a dead process is replaced. */
+int uri_listen(const struct uri *uri, int *fd, char *chosen, struct error *err);
+
+/* A listening UNIX stream socket, for the control socket too. mode 0600. */
+int uri_listen_unix(const char *path, int *fd, struct error *err);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/vm_host.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "vmm/base/log.h"
+
+int vm_host_init(struct vm_host *host, struct error *err)
+{
+    memset(host, 0, sizeof(*host));
+    (void)pthread_mutex_init(&host->lock, NULL);
+    return kvm_open(&host->kvm, err);
+}
+
+void vm_host_destroy(struct vm_host *host)
+{
+    machine_destroy(host->machine);
+    kvm_close(&host->kvm);
+    (void)pthread_mutex_destroy(&host->lock);
+}
+
+static void lock(struct vm_host *host)
+{
+    (void)pthread_mutex_lock(&host->lock);
+}
+
+static void unlock(struct vm_host *host)
+{
+    (void)pthread_mutex_unlock(&host->lock);
+}
+
+struct machine *vm_host_machine(struct vm_host *host)
+{
+    struct machine *machine;
+
+    lock(host);
+    machine = host->machine;
+    unlock(host);
+    return machine;
+}
+
+void vm_host_set_machine(struct vm_host *host, struct machine *machine)
+{
+    lock(host);
+    host->machine = machine;
+    unlock(host);
+}
+
+/* May the user change whether the guest runs? */
+static int may_control(const struct vm_host *host, struct error *err)
+{
+    if (!host->machine)
+        return error_set(err, EBUSY, "no guest has arrived yet");
+    if (host->in_doubt)
+        return error_set(err, EPERM,
+                         "in doubt: the destination may be running this guest; look there, and "
+                         "quit here if it does");
+    if (machine_state(host->machine) == MACHINE_MOVED)
+        return error_set(err, ESHUTDOWN, "the guest has moved to another host");
+    return 0;
+}
+
+int vm_host_stop(struct vm_host *host, struct error *err)
+{
+    int rc;
+
+    lock(host);
+    rc = may_control(host, err);
+    if (!rc)
+        rc = machine_pause(host->machine, err);
+    if (!rc)
+        host->user_stopped = true;
+    unlock(host);
+    return rc;
+}
+
+int vm_host_cont(struct vm_host *host, struct error *err)
+{
+    int rc;
+
+    lock(host);
+    rc = may_control(host, err);
+    if (!rc && host->engine_paused && host->user_stopped)
+        rc =
+            error_set(err, EBUSY, "the guest is being handed over: continue it at the destination");
+    if (!rc && !host->engine_paused) {
+        switch (machine_state(host->machine)) {
+        case MACHINE_RUNNING:
+            break; /* as QEMU: nothing to do */
+        case MACHINE_CREATED:
+            rc = machine_start(host->machine, err);
+            break;
+        default:
+            rc = machine_resume(host->machine, err);
+            break;
+        }
+    }
+    if (!rc)
+        host->user_stopped = false;
+    unlock(host);
+    return rc;
+}
+
+int vm_host_engine_pause(struct vm_host *host, bool *was_running, struct error *err)
+{
+    int rc;
+
+    lock(host);
+    *was_running = machine_state(host->machine) == MACHINE_RUNNING;
+    rc = machine_pause(host->machine, err);
+    host->engine_paused = rc == 0;
+    unlock(host);
+    return rc;
+}
+
+int vm_host_engine_resume(struct vm_host *host, struct error *err)
+{
+    int rc = 0;
+
+    lock(host);
+    host->engine_paused = false;
+    if (!host->user_stopped && machine_state(host->machine) == MACHINE_PAUSED)
+        rc = machine_resume(host->machine, err);
+    unlock(host);
+    return rc;
+}
+
+void vm_host_engine_moved(struct vm_host *host)
+{
+    struct error err = {.text = ""};
+
+    lock(host);
+    /* Whatever happens: not by us, not by a user. */
+    host->in_doubt = false;
+    if (machine_mark_moved(host->machine, &err)) {
+        host->in_doubt = true;
+        log_error("%s", err.text);
+    }
+    unlock(host);
+}
+
+void vm_host_engine_in_doubt(struct vm_host *host)
+{
+    lock(host);
+    host->in_doubt = true;
+    unlock(host);
+}
+
+int vm_host_peek(struct vm_host *host, bool *was_running, struct error *err)
+{
+    int rc = 0;
+
+    lock(host);
+    *was_running = machine_state(host->machine) == MACHINE_RUNNING;
+    if (*was_running)
+        rc = machine_pause(host->machine, err);
+    if (rc)
+        unlock(host);
+    return rc;
+}
+
+int vm_host_unpeek(struct vm_host *host, bool was_running, struct error *err)
+{
+    int rc = was_running ? machine_resume(host->machine, err) : 0;
+
+    unlock(host);
+    return rc;
+}
