@@ -54,10 +54,14 @@ struct migrate_source_ops {
 
     /* The one way to get pages. The chunk's dirty pages, VMM-side writes merged, re-protected, and
      * only then classified: `data` gets pages to send, `zero` pages that read as zero. In the first
-     * round pages that were never touched are in neither; later they are in `zero`. Page contents
-     * may be read only after this returned, and only those of pages it gave. */
+     * round pages that were never touched are in neither; later they are sent as what they read as.
+     * Page contents may be read only after this returned, and only those of pages it gave. */
     int (*claim)(void *opaque, const struct migrate_chunk *chunk, bool first_round, uint64_t *data,
                  uint64_t *zero, struct error *err);
+
+    /* Asked when the engine was interrupted: -ESHUTDOWN with a line where the guest has ended, else
+     * 0. */
+    int (*alive)(void *opaque, struct error *err);
 
     /* The guest stops; *was_running says whether it ran. -ESHUTDOWN where it has ended. */
     int (*pause)(void *opaque, bool *was_running, struct error *err);

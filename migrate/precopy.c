@@ -338,6 +338,8 @@ static enum precopy_outcome settle_failure(struct precopy *p, int code, struct e
     }
     /* First the guest, then the talking. */
     keep_guest(p, err);
+    if (code == -ECANCELED && p->source->ops->alive(p->source->opaque, err))
+        code = -ESHUTDOWN; /* cancelled because there is nothing left to move */
     channel_forget_cancel(p->link.channel);
     if (code == -ECANCELED)
         record_send_error(&p->link, "the migration was cancelled at the source");

@@ -59,15 +59,23 @@ static void log_stop(void *opaque)
     binding->log = NULL;
 }
 
-static int sync_log(void *opaque, uint64_t *pending_pages, struct error *err)
+static int alive(void *opaque, struct error *err)
 {
     struct binding_source *binding = opaque;
     const struct machine *machine = binding->host->machine;
 
     if (machine_state(machine) == MACHINE_STOPPED)
-        return error_set(err, ESHUTDOWN, "the guest ended during the migration: %s",
+        return error_set(err, ESHUTDOWN, "the guest ended during the migration: %.300s",
                          machine_exit(machine)->reason);
-    return dirty_log_sync(binding->log, pending_pages, err);
+    return 0;
+}
+
+static int sync_log(void *opaque, uint64_t *pending_pages, struct error *err)
+{
+    struct binding_source *binding = opaque;
+    int rc = alive(opaque, err);
+
+    return rc ? rc : dirty_log_sync(binding->log, pending_pages, err);
 }
 
 static bool reads_as_zero(const uint8_t *page)
@@ -161,6 +169,7 @@ struct migrate_source binding_source_ops(struct binding_source *binding)
                                                   .log_start = log_start,
                                                   .sync = sync_log,
                                                   .claim = claim,
+                                                  .alive = alive,
                                                   .pause = pause_guest,
                                                   .save = save,
                                                   .resume = resume,

@@ -138,9 +138,9 @@ static int build(struct server *server, const struct run_options *options, struc
     struct machine_description *description = calloc(1, sizeof(*description));
     struct machine_host host;
     struct machine *machine = NULL;
-    const void *image;
+    const void *image = NULL;
     void *fdt = NULL;
-    size_t image_bytes, fdt_bytes;
+    size_t image_bytes = 0, fdt_bytes = 0;
     int rc = description ? 0 : error_set(err, ENOMEM, "no memory for a machine description");
 
     if (!rc)

@@ -73,6 +73,8 @@ static enum precopy_outcome attempt(struct migration *migration, struct error *e
             precopy_run(&source, channel, &migration->running_options, &migration->progress, err);
     else if (rc == -ECANCELED)
         outcome = PRECOPY_CANCELLED;
+    else
+        error_prefix(err, "%s", progress_phase_name(PROGRESS_CONNECT));
     if (outcome == PRECOPY_IN_DOUBT)
         vm_host_engine_in_doubt(migration->host);
     channel_close(channel);
@@ -160,10 +162,15 @@ fail:
 
 void migration_cancel(struct migration *migration)
 {
-    if (migration->state != MIGRATION_UNDER_WAY)
-        return;
-    migration->cancel_asked = true;
-    signal_fd(migration->cancel_fd);
+    if (migration->state == MIGRATION_UNDER_WAY)
+        migration->cancel_asked = true;
+    migration_interrupt(migration);
+}
+
+void migration_interrupt(struct migration *migration)
+{
+    if (migration->state == MIGRATION_UNDER_WAY)
+        signal_fd(migration->cancel_fd);
 }
 
 void migration_collect(struct migration *migration)
@@ -201,12 +208,6 @@ void migration_destroy(struct migration *migration)
     (void)close(migration->cancel_fd);
     (void)close(migration->done_fd);
     progress_destroy(&migration->progress);
-}
-
-bool migration_gave_guest_away(const struct migration *migration)
-{
-    return migration->state == MIGRATION_ENDED && !migration->running_options.check_only &&
-           (migration->outcome == PRECOPY_COMPLETED || migration->outcome == PRECOPY_IN_DOUBT);
 }
 
 const char *migration_outcome_name(enum precopy_outcome outcome)

@@ -50,11 +50,11 @@ int migration_start(struct migration *migration, const char *uri, int given_fd, 
 /* Asks the attempt to stop; too late after COMMIT. */
 void migration_cancel(struct migration *migration);
 
+/* The same for another reason than the user's: the guest has ended. */
+void migration_interrupt(struct migration *migration);
+
 /* After done_fd became readable: joins the thread, state becomes ENDED. */
 void migration_collect(struct migration *migration);
-
-/* The guest is not this host's any more, or may not be. */
-bool migration_gave_guest_away(const struct migration *migration);
 
 /* "completed", "failed", … as docs and --json name outcomes. */
 const char *migration_outcome_name(enum precopy_outcome outcome);

@@ -162,8 +162,10 @@ static void on_machine(void *opaque, uint32_t events)
     console_pump(&server->console);
     if (machine_state(machine) == MACHINE_STOPPED && !server->guest_ended) {
         report_end(server);
-        /* An engine that is under way notices by itself, and its peer is told why. */
-        if (server->migration.state != MIGRATION_UNDER_WAY)
+        /* An engine that is under way stops first, so that its peer is told why. */
+        if (server->migration.state == MIGRATION_UNDER_WAY)
+            migration_interrupt(&server->migration);
+        else
             loop_stop(&server->loop);
     }
 }

@@ -165,6 +165,14 @@ static int sync_log(void *opaque, uint64_t *pending_pages, struct error *err)
     return 0;
 }
 
+static int alive(void *opaque, struct error *err)
+{
+    const struct fake_guest *guest = opaque;
+
+    return guest->fault == FAKE_ENDED ? error_set(err, ESHUTDOWN, "the guest ended with code 9")
+                                      : 0;
+}
+
 static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_round, uint64_t *data,
                  uint64_t *zero, struct error *err)
 {
@@ -250,6 +258,7 @@ struct migrate_source fake_guest_source(struct fake_guest *guest)
                                                   .log_start = log_start,
                                                   .sync = sync_log,
                                                   .claim = claim,
+                                                  .alive = alive,
                                                   .pause = pause_guest,
                                                   .save = save,
                                                   .resume = resume,

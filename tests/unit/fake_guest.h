@@ -20,6 +20,7 @@ enum fake_fault {
     FAKE_FAIL_LOAD,
     FAKE_FAIL_SYNC, /* the guest ended during the copy */
     FAKE_FAIL_PAUSE,
+    FAKE_ENDED, /* told only when asked */
 };
 
 struct fake_guest {

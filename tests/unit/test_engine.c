@@ -223,6 +223,24 @@ static void test_cancel(void **state)
     pair_free(&pair);
 }
 
+/* Whoever notices that the guest ended interrupts the engine; the reason is the guest's end. */
+static void test_guest_ends_in_a_long_round(void **state)
+{
+    struct pair pair;
+    pthread_t canceller;
+
+    (void)state;
+    pair_init(&pair);
+    pair.guest.fault = FAKE_ENDED;
+    pair.options.max_bandwidth = 8ull * 1024 * 1024;
+    assert_int_equal(pthread_create(&canceller, NULL, cancel_soon, &pair.cancel_fd), 0);
+    assert_int_equal(pair_migrate(&pair), PRECOPY_FAILED);
+    (void)pthread_join(canceller, NULL);
+    assert_non_null(strstr(pair.err.text, "in round 0: the guest ended with code 9"));
+    assert_non_null(strstr(pair.receiver.err.text, "the guest ended with code 9"));
+    pair_free(&pair);
+}
+
 static void test_bandwidth_limit_counts_every_byte(void **state)
 {
     struct pair pair;
@@ -248,6 +266,7 @@ int main(void)
         cmocka_unit_test(test_check_sends_no_page),
         cmocka_unit_test(test_failures_leave_the_guest),
         cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_guest_ends_in_a_long_round),
         cmocka_unit_test(test_bandwidth_limit_counts_every_byte),
     };
 
