@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -187,6 +188,22 @@ static void type(struct machine *machine, size_t bytes)
     }
 }
 
+/* Until the guest's heart has stood still for a while: it waits for the transmitter. Leaving too
+ * early would make the test weaker, not wrong. */
+static void wait_blocked(struct machine *machine)
+{
+    const volatile struct guest_stats *stats = test_guest_stats(machine);
+    const struct timespec nap = {.tv_nsec = 2000000};
+    uint64_t last = stats->cpu[0].heartbeat;
+
+    for (unsigned still = 0; still < 50; still++) {
+        nanosleep(&nap, NULL);
+        if (stats->cpu[0].heartbeat != last)
+            still = 0;
+        last = stats->cpu[0].heartbeat;
+    }
+}
+
 static size_t count_x(void)
 {
     size_t count = 0;
@@ -207,6 +224,7 @@ static void test_console_unread(void **state)
     (void)state;
     assert_true(test_guest_wait_text(machine, &console, "ready"));
     type(machine, typed);
+    wait_blocked(machine);
     for (unsigned i = 0; i < PAUSES; i++) {
         assert_int_equal(machine_pause(machine, &err), 0);
         if (i == PAUSES / 2)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A guest hops from machine to machine inside one process and checks itself. */
+#include <libfdt.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -116,6 +117,138 @@ static void test_blackout(void **state)
     machine_destroy(machine);
 }
 
+static const void *need(const void *fdt, const char *node, const char *name, int *bytes)
+{
+    const void *data = fdt_getprop(fdt, fdt_path_offset(fdt, node), name, bytes);
+
+    if (!data)
+        fail_msg("%s/%s is missing", node, name);
+    return data;
+}
+
+static uint64_t get_u64(const void *fdt, const char *node, const char *name)
+{
+    int bytes;
+    const void *data = need(fdt, node, name, &bytes);
+
+    assert_int_equal(bytes, 8);
+    return fdt64_to_cpu(*(const fdt64_t *)data);
+}
+
+/* Overwrites `count` bytes of a property in place. */
+static void poke(void *fdt, const char *node, const char *name, int offset, const void *data,
+                 int count)
+{
+    int bytes;
+    uint8_t *at = fdt_getprop_w(fdt, fdt_path_offset(fdt, node), name, &bytes);
+
+    assert_non_null(at);
+    assert_true(offset + count <= bytes);
+    memcpy(at + offset, data, (size_t)count);
+}
+
+static void poke_cell(void *fdt, const char *node, const char *name, int cell, uint32_t value)
+{
+    fdt32_t be = cpu_to_fdt32(value);
+
+    poke(fdt, node, name, cell * 4, &be, 4);
+}
+
+/* State that the guest would not have by itself, so that nothing passes by being zero. */
+static void make_peculiar(void *fdt)
+{
+    static const char pattern[16] = "peculiar pattern";
+    uint64_t deadline = get_u64(fdt, "/cpu@0", "tsc") + (1ull << 42);
+    const uint8_t components = 3; /* XSTATE_BV: x87 and SSE */
+    int bytes;
+
+    poke(fdt, "/cpu@0", "xsave", 160, pattern, 16); /* XMM0 */
+    poke(fdt, "/cpu@0", "xsave", 512, &components, 1);
+    poke_cell(fdt, "/cpu@0", "db", 1, 0x1234000);
+    poke_cell(fdt, "/cpu@0", "r15", 0, 0xdecade);
+    poke_cell(fdt, "/cpu@0", "cr2", 1, 0xabc000);
+    poke_cell(fdt, "/cpu@0", "nmi-masked", 0, 1);
+    poke_cell(fdt, "/pit", "channel-2", 0, 0x4321);
+    if (fdt_getprop(fdt, fdt_path_offset(fdt, "/cpu@0"), "tsc-deadline", &bytes)) {
+        const uint32_t lvt_deadline = 0x000400ef, svr_on = 0x1ff; /* little-endian in the page */
+
+        poke(fdt, "/cpu@0", "lapic", 0x320, &lvt_deadline, 4);
+        poke(fdt, "/cpu@0", "lapic", 0xf0, &svr_on, 4);
+        poke_cell(fdt, "/cpu@0", "tsc-deadline", 0, (uint32_t)(deadline >> 32));
+        poke_cell(fdt, "/cpu@0", "tsc-deadline", 1, (uint32_t)deadline);
+    }
+}
+
+/* What goes on while nothing runs. */
+static bool is_time(const char *name)
+{
+    static const char *const names[] = {"tsc",      "tsc-realtime-ns", "tsc-offset",
+                                        "clock-ns", "realtime-ns",     "host-tsc"};
+
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void compare(const void *before, const void *after)
+{
+    int node, property;
+
+    for (node = fdt_next_node(before, -1, NULL); node >= 0;
+         node = fdt_next_node(before, node, NULL)) {
+        fdt_for_each_property_offset(property, before, node)
+        {
+            char path[64];
+            const char *name;
+            int bytes, found;
+            const uint8_t *data = fdt_getprop_by_offset(before, property, &name, &bytes);
+            const uint8_t *other;
+
+            assert_int_equal(fdt_get_path(before, node, path, sizeof(path)), 0);
+            other = need(after, path, name, &found);
+            assert_int_equal(found, bytes);
+            for (int i = 0; i < bytes && !is_time(name); i++) {
+                if (data[i] != other[i])
+                    fail_msg("%s/%s differs at byte %d: %02x, %02x", path, name, i, data[i],
+                             other[i]);
+            }
+        }
+    }
+}
+
+/* Saved, loaded elsewhere and saved again: the same, but for time, which went on. */
+static void test_round_trip(void **state)
+{
+    const struct timespec nap = {.tv_nsec = 50000000};
+    struct machine *from = test_guest_create(&kvm, 2, MEMORY_BYTES, "memcheck set=1M", true);
+    struct machine *to = test_guest_create(&kvm, 2, MEMORY_BYTES, "memcheck set=1M", false);
+    struct error err = {0};
+    void *before, *after;
+    size_t bytes;
+
+    (void)state;
+    assert_int_equal(machine_start(from, &err), 0);
+    test_guest_wait_beats(from, 3);
+    assert_int_equal(machine_pause(from, &err), 0);
+    assert_int_equal(machine_save(from, &before, &bytes, &err), 0);
+    make_peculiar(before);
+    nanosleep(&nap, NULL);
+    if (machine_restore(to, before, bytes, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(machine_save(to, &after, &bytes, &err), 0);
+    compare(before, after);
+    compare(after, before);
+    assert_true(get_u64(after, "/clock", "clock-ns") >=
+                get_u64(before, "/clock", "clock-ns") + 50000000);
+    assert_true(get_u64(after, "/cpu@0", "tsc") > get_u64(before, "/cpu@0", "tsc"));
+    free(before);
+    free(after);
+    machine_destroy(from);
+    machine_destroy(to);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +257,7 @@ int main(void)
         cmocka_unit_test_setup(test_idle, reset_console),
         cmocka_unit_test_setup(test_serial, reset_console),
         cmocka_unit_test_setup(test_blackout, reset_console),
+        cmocka_unit_test(test_round_trip),
     };
     int failed;
 
