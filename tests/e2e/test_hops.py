@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""memcheck MEMORY CPUS HOPS [WORKLOAD PARAMETERS]: a guest that verifies its own memory is migrated while it runs,
-back and forth, and finds no fault. Usage: test_memcheck.py MEMORY CPUS HOPS [PARAMETERS…]
+"""A guest that verifies itself is migrated while it runs,
+back and forth, and finds no fault. Usage: test_hops.py MEMORY CPUS HOPS [PARAMETERS…]
 """
 import sys
 
