@@ -220,7 +220,7 @@ static void test_receive(void **state)
     assert_int_equal(board->notified, 0);
     assert_int_equal(in(board, RBR), 'a');
     assert_int_equal(board->notified, 1); /* room again */
-    for (char c = 'b'; c <= 'p'; c++) {
+    for (int c = 'b'; c <= 'p'; c++) {
         assert_int_equal(in(board, LSR), 0x61);
         assert_int_equal(in(board, RBR), c);
     }
@@ -352,7 +352,7 @@ static void test_state(void **state)
     assert_int_equal(in(to, MCR), 0x0b);
     assert_int_equal(in(to, IER), 0x05);
     assert_int_equal(in(to, IIR), 0xc4); /* nine bytes, trigger at eight */
-    for (char c = '1'; c <= '9'; c++)
+    for (int c = '1'; c <= '9'; c++)
         assert_int_equal(in(to, RBR), c);
     assert_false(to->line);
     out(to, LCR, 0x80);
