@@ -121,7 +121,8 @@ static void test_wide_access(void **state)
     out(board, SCR, 0x5a);
     bus_access(&board->bus, BUS_PORT, PORT + SCR, data, 4, false);
     assert_memory_equal(data, "\x5a\xff\xff\xff", 4); /* past the window: all ones */
-    memcpy(data, "ab", 2);                            /* THR and IER in one access */
+    data[0] = 'a';                                    /* THR and IER in one access */
+    data[1] = 'b';
     bus_access(&board->bus, BUS_PORT, PORT, data, 2, true);
     assert_int_equal(in(board, IER), 'b' & 0x0f);
     assert_int_equal(serial_take(&board->serial, data, sizeof(data)), 1);
