@@ -180,10 +180,11 @@ static ssize_t read_client(struct control_client *client)
         char bytes[CMSG_SPACE(sizeof(int))];
     } ancillary;
     struct iovec vector = {.iov_base = client->input + client->input_bytes, .iov_len = READ_BYTES};
+    /* CMSG_LEN, not CMSG_SPACE: the padding would have room for a second descriptor, unseen. */
     struct msghdr message = {.msg_iov = &vector,
                              .msg_iovlen = 1,
                              .msg_control = ancillary.bytes,
-                             .msg_controllen = sizeof(ancillary.bytes)};
+                             .msg_controllen = CMSG_LEN(sizeof(int))};
     ssize_t got = recvmsg(client->fd, &message, MSG_CMSG_CLOEXEC);
     struct cmsghdr *header = got < 0 ? NULL : CMSG_FIRSTHDR(&message);
 
@@ -255,21 +256,26 @@ static void on_listen(void *opaque, uint32_t events)
     (void)flush_client(client);
 }
 
+void control_init(struct control *control)
+{
+    memset(control, 0, sizeof(*control));
+    control->listen_fd = -1;
+    for (unsigned i = 0; i < CONTROL_MAX_CLIENTS; i++)
+        control->client[i].fd = -1;
+    for (unsigned i = 0; i < CONTROL_MAX_FDS; i++)
+        control->fds[i].fd = -1;
+}
+
 int control_open(struct control *control, const char *path, struct loop *loop,
                  control_execute *execute_command, void *opaque, struct error *err)
 {
     int rc;
 
-    memset(control, 0, sizeof(*control));
+    control_init(control);
     control->loop = loop;
-    control->listen_fd = -1;
     control->path = path;
     control->execute = execute_command;
     control->opaque = opaque;
-    for (unsigned i = 0; i < CONTROL_MAX_CLIENTS; i++)
-        control->client[i].fd = -1;
-    for (unsigned i = 0; i < CONTROL_MAX_FDS; i++)
-        control->fds[i].fd = -1;
     if (!path)
         return 0;
     rc = uri_listen_unix(path, &control->listen_fd, err);

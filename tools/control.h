@@ -49,6 +49,8 @@ struct control {
     struct control_fd fds[CONTROL_MAX_FDS];
 };
 
+/* Makes control_close() harmless where control_open() is never reached. */
+void control_init(struct control *control);
 /* path NULL: no socket, and every other call is harmless. */
 int control_open(struct control *control, const char *path, struct loop *loop,
                  control_execute *execute, void *opaque, struct error *err);

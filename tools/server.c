@@ -75,7 +75,7 @@ int server_init(struct server *server, const struct server_options *options, str
     memset(server, 0, sizeof(*server));
     server->signal_fd = -1;
     server->loop.epoll_fd = -1;
-    server->control.listen_fd = -1;
+    control_init(&server->control);
     server->migration.cancel_fd = -1;
     (void)signal(SIGPIPE, SIG_IGN); /* a peer that goes is an error code, not a death */
     rc = vm_host_init(&server->host, err);
