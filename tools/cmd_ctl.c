@@ -14,9 +14,9 @@
 
 static const char help[] =
     "usage: pageferry ctl --control PATH COMMAND [KEY=VALUE…]\n\n"
-    "Sends a QMP command to the pageferry that listens on control socket PATH and prints\n"
-    "the answer as JSON. A VALUE is taken as JSON where it is a number, true, false, an\n"
-    "object or an array, else as a string.\n\n"
+    "Sends a QMP command to the pageferry that listens on control socket PATH and\n"
+    "prints the answer as JSON. A VALUE that is JSON (5, true, [1]) is sent as such, any\n"
+    "other as a string.\n\n"
     "  status             is it running? (query-status)\n"
     "  stop, cont         pause and continue the guest\n"
     "  regs [cpu=N]       a vCPU's registers, as text (x-registers)\n"
@@ -24,7 +24,7 @@ static const char help[] =
     "  query-migrate      how the last migration went\n"
     "  migrate_cancel     cancel the one that is under way\n"
     "  query-commands     all commands\n\n"
-    "Exit status: 0, or 1 where the command was refused.\n";
+    "Exit status: 0, 1 where the command was refused, 2 for bad usage.\n";
 
 struct alias {
     const char *name, *command;

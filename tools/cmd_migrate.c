@@ -27,18 +27,18 @@
 
 static const char help[] =
     "usage: pageferry migrate --control PATH [OPTION…] ADDRESS\n\n"
-    "Moves the guest of the pageferry that listens on control socket PATH, while it runs.\n"
-    "ADDRESS is tcp:HOST:PORT, unix:PATH, exec:COMMAND (run by that pageferry; the stream\n"
-    "is its standard input and output), or fd:N (a descriptor of this process).\n\n"
+    "Moves the running guest of the pageferry that listens on control socket PATH.\n"
+    "ADDRESS is tcp:HOST:PORT, unix:PATH, exec:COMMAND (run by that pageferry; the\n"
+    "stream is its standard input and output), or fd:N (a descriptor of this process).\n\n"
     "      --control PATH       control socket of the source\n"
     "      --check              only ask whether the destination would take the guest\n"
-    "      --downtime-limit T   switch over when the pause is predicted to be this short,\n"
-    "                           e.g. 300us, 50ms (default 50ms)\n"
-    "      --max-bandwidth R    bytes per second over the link, e.g. 100M (default: no limit)\n"
-    "      --json               one JSON object instead of text; keys in pageferry-migrate(1)\n\n"
-    "Ctrl-C cancels; the guest then goes on at the source. Exit status: 0 completed (or\n"
-    "accepted), 1 failed or cancelled, 3 in doubt: COMMIT was sent and never confirmed, the\n"
-    "source keeps the guest paused; look at the destination.\n";
+    "      --downtime-limit T   switch over when the pause is predicted to be this\n"
+    "                           short, e.g. 300us, 50ms (default 50ms)\n"
+    "      --max-bandwidth R    bytes a second, e.g. 100M (default 0: no limit)\n"
+    "      --json               one JSON object; keys in pageferry-migrate(1)\n\n"
+    "Ctrl-C cancels; the guest then goes on at the source. Exit status: 0 completed\n"
+    "(or accepted), 1 failed or cancelled, 2 bad usage, 3 in doubt: COMMIT was sent and\n"
+    "never confirmed, the source keeps the guest paused; look at the destination.\n";
 
 struct migrate_command {
     struct qmp_client client;

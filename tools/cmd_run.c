@@ -23,12 +23,12 @@
 
 static const char help[] =
     "usage: pageferry run [OPTION…] [IMAGE]\n\n"
-    "Boots IMAGE (an ELF with PVH note), or the built-in test guest. The exit status\n"
-    "is the guest's exit code; 1 where pageferry or the guest failed, 2 for bad usage.\n\n"
+    "Boots IMAGE (an ELF with PVH note), or the built-in test guest. Exit status: the\n"
+    "guest's exit code; 1 where pageferry or the guest failed, 2 for bad usage.\n\n"
     "  -m, --memory SIZE      guest RAM, e.g. 64M, 5G (default 64M)\n"
     "  -c, --cpus N           vCPUs, 1 to 16 (default 1)\n"
     "      --cpu SPEC         host, or host,-FEATURE,… to hide CPU features\n"
-    "      --append STRING    command line; the built-in guest's begins with a workload:\n"
+    "      --append STRING    command line; the built-in guest wants a workload first:\n"
     "                         hello idle dirty memcheck counter stamp echo\n"
     "      --control PATH     control socket (QMP) for ctl and migrate\n"
     "      --serial CONSOLE   stdio (default), null, or file:PATH\n"
@@ -98,7 +98,7 @@ static int open_image(const char *path, const void **image, size_t *image_bytes,
         *image_bytes = (size_t)(embedded_guest_end - embedded_guest_start);
         return 0;
     }
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO must not keep us */
     if (fd < 0 || fstat(fd, &info)) {
         code = errno;
     } else if (S_ISDIR(info.st_mode)) {
