@@ -58,7 +58,8 @@ static bool flush_client(struct control_client *client)
         return false;
     }
     loop_change(client->control->loop, client->fd,
-                EPOLLIN | (client->output_bytes ? (uint32_t)EPOLLOUT : 0));
+                (client->closing ? 0 : (uint32_t)EPOLLIN) |
+                    (client->output_bytes ? (uint32_t)EPOLLOUT : 0));
     return true;
 }
 
@@ -66,11 +67,13 @@ static bool flush_client(struct control_client *client)
  */
 static void send_message(struct control_client *client, json_t *message)
 {
-    char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
+    char *text = message && !client->closing ? json_dumps(message, JSON_COMPACT) : NULL;
     size_t length = text ? strlen(text) : 0;
     char *grown = text ? realloc(client->output, client->output_bytes + length + 2) : NULL;
 
     json_decref(message);
+    if (client->closing)
+        return; /* what it gets was decided before */
     if (!grown || client->output_bytes + length > CONTROL_MAX_OUTPUT) {
         client->output = grown ? grown : client->output;
         client->closing = true;
@@ -86,7 +89,16 @@ static void send_message(struct control_client *client, json_t *message)
 
 static json_t *error_reply(const char *class, const char *line)
 {
-    return json_pack("{s:{s:s, s:s}}", "error", "class", class, "desc", line);
+    char plain[sizeof(((struct error *)NULL)->text)];
+    json_t *reply = json_pack("{s:{s:s, s:o}}", "error", "class", class, "desc", text);
+
+    if (reply)
+        return reply;
+    /* A line that was cut within a character, or quotes a file name, is no text for JSON. */
+    (void)snprintf(plain, sizeof(plain), "%s", line);
+    for (char *at = plain; *at; at++)
+        *at = (char)((unsigned char)*at < 0x80 ? *at : '?');
+    return json_pack("{s:{s:s, s:s}}", "error", "class", class, "desc", plain);
 }
 
 static json_t *execute(struct control_client *client, const char *command, json_t *arguments)
@@ -128,13 +140,16 @@ static void handle_message(struct control_client *client, json_t *message)
     send_message(client, reply);
 }
 
-static size_t skip_blanks(const char *text, size_t length)
+static void handle_text(struct control_client *client, const char *text, size_t length)
 {
-    size_t at = 0;
+    json_error_t error;
+    json_t *message = json_loadb(text, length, 0, &error);
 
-    while (at < length && strchr(" \t\r\n", text[at]) && text[at])
-        at++;
-    return at;
+    if (message)
+        handle_message(client, message);
+    else
+        send_message(client, error_reply("GenericError", "invalid JSON"));
+    json_decref(message);
 }
 
 /* Handles every complete message in the input. */
@@ -143,26 +158,16 @@ static void parse_input(struct control_client *client)
     size_t at = 0;
 
     while (!client->closing) {
-        json_error_t error;
-        json_t *message;
+        size_t length;
 
-        at += skip_blanks(client->input + at, client->input_bytes - at);
-        if (at == client->input_bytes)
+        if (!client->stream.scanned)
+            at += qmp_stream_blanks(client->input + at, client->input_bytes - at);
+        length = qmp_stream_next(&client->stream, client->input + at, client->input_bytes - at);
+        if (!length)
             break;
-        message = json_loadb(client->input + at, client->input_bytes - at, JSON_DISABLE_EOF_CHECK,
-                             &error);
-        if (message) {
-            at += (size_t)error.position;
-            handle_message(client, message);
-            json_decref(message);
-            continue;
-        }
-        if (json_error_code(&error) == json_error_premature_end_of_input)
-            break;
-        /* Where the next message begins is anybody's guess: after the line. */
-        send_message(client, error_reply("GenericError", "invalid JSON"));
-        while (at < client->input_bytes && client->input[at] != '\n')
-            at++;
+        handle_text(client, client->input + at, length);
+        at += length;
+        client->stream = (struct qmp_stream){.scanned = 0};
     }
     client->input_bytes -= at;
     memmove(client->input, client->input + at, client->input_bytes);
@@ -200,7 +205,11 @@ static void on_client(void *opaque, uint32_t events)
 {
     struct control_client *client = opaque;
 
-    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+    if (client->closing && events & (EPOLLHUP | EPOLLERR)) {
+        drop_client(client); /* nobody reads what it still would get */
+        return;
+    }
+    if (!client->closing && events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
         char *grown = realloc(client->input, client->input_bytes + READ_BYTES);
         ssize_t got;
 

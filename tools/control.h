@@ -9,7 +9,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "tools/json_frame.h"
 #include "tools/loop.h"
+#include "tools/qmp_stream.h"
 #include "vmm/base/error.h"
 
 #define CONTROL_MAX_CLIENTS 8
@@ -24,9 +26,12 @@ struct control_client {
     int fd; /* -1: free */
     bool negotiated;
     bool closing; /* close once the output is written */
+    struct qmp_stream stream; /* of the message that input begins with */
     char *input, *output;
     size_t input_bytes, output_bytes;
-    int received_fd; /* came with SCM_RIGHTS, for the next getfd; -1 = none */
+    size_t input_seen;       /* of input_bytes, what `frame` has read */
+    struct json_frame frame; /* of the message that is coming in */
+    int received_fd;         /* came with SCM_RIGHTS, for the next getfd; -1 = none */
 };
 
 /* A descriptor that a client passed with getfd. */
