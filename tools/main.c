@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * pageferry: a table of subcommands. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/commands.h"
 #include "vmm/base/log.h"
@@ -33,8 +35,19 @@ static void print_help(void)
            "e.g. pageferry-run(1). `pageferry --version` prints the version.\n");
 }
 
+/* A descriptor 0, 1 or 2 that we were started without would become a socket of ours, and console
+ * output would go there. */
+static void fill_standard_descriptors(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)open("/dev/null", O_RDWR); /* takes the lowest free one */
+    }
+}
+
 int main(int argc, char **argv)
 {
+    fill_standard_descriptors();
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         print_help();
