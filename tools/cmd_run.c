@@ -141,10 +141,11 @@ static int build(struct server *server, const struct run_options *options, struc
     const void *image = NULL;
     void *fdt = NULL;
     size_t image_bytes = 0, fdt_bytes = 0;
-    int rc = description ? 0 : error_set(err, ENOMEM, "no memory for a machine description");
+    int rc;
 
-    if (!rc)
-        rc = memory_backing_parse(options->backing, &host.backing, err);
+    if (!description)
+        return error_set(err, ENOMEM, "no memory for a machine description");
+    rc = memory_backing_parse(options->backing, &host.backing, err);
     if (!rc)
         rc = open_image(options->image, &image, &image_bytes, err);
     if (!rc)

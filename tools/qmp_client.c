@@ -45,7 +45,8 @@ static int read_more(struct qmp_client *client, int timeout_ms, struct error *er
 /* The next whole message in the input, or NULL. */
 static json_t *next_message(struct qmp_client *client)
 {
-    const char *newline = memchr(client->input ? client->input : "", '\n', client->input_bytes);
+    const char *newline =
+        client->input_bytes ? memchr(client->input, '\n', client->input_bytes) : NULL;
     json_t *message;
     size_t length;
 
@@ -168,7 +169,7 @@ int qmp_client_open(struct qmp_client *client, const char *path, struct error *e
     client->fd = -1;
     if (strlen(path) >= sizeof(uri.rest))
         return error_set(err, ENAMETOOLONG, "--control: the path is too long");
-    (void)strcpy(uri.rest, path);
+    memcpy(uri.rest, path, strlen(path) + 1);
     rc = uri_connect(&uri, CLOCK_NS_PER_SEC, -1, &client->fd, err);
     if (rc) {
         error_prefix(err, "is pageferry running with --control %s?", path);

@@ -13,6 +13,7 @@
 
 struct command {
     const char *name;
+    const char *arguments; /* their names, with blanks between; NULL: it looks at them itself */
     json_t *(*execute)(struct server *server, json_t *arguments, struct error *err);
 };
 
@@ -100,8 +101,10 @@ static json_t *x_registers(struct server *server, json_t *arguments, struct erro
     bool was_running;
     int rc;
 
-    if (cpu && (!json_is_integer(cpu) || json_integer_value(cpu) < 0)) {
-        (void)error_set(err, EINVAL, "\"cpu\" must be a whole number, 0 or more");
+    if (cpu && (!json_is_integer(cpu) || json_integer_value(cpu) < 0 ||
+                json_integer_value(cpu) >= MACHINE_MAX_CPUS)) {
+        (void)error_set(err, EINVAL, "\"cpu\" must be a whole number from 0 to %d",
+                        MACHINE_MAX_CPUS - 1);
         return NULL;
     }
     if (!machine) {
@@ -132,30 +135,31 @@ static json_t *x_memory_map(struct server *server, json_t *arguments, struct err
     memory = machine_memory(machine);
     for (unsigned i = 0; i < memory->nregions; i++) {
         const struct memory_region *region = &memory->region[i];
+        uint64_t bytes = region->npages * MEMORY_PAGE_BYTES;
 
         (void)json_array_append_new(
             regions, json_pack("{s:I, s:I, s:I, s:i}", "gpa", (json_int_t)region->gpa, "bytes",
-                               (json_int_t)(region->npages * MEMORY_PAGE_BYTES), "hva",
-                               (json_int_t)(uintptr_t)region->hva, "fd", region->fd));
+                               (json_int_t)bytes, "hva", (json_int_t)(uintptr_t)region->hva, "fd",
+                               region->fd));
     }
     return json_pack("{s:i, s:s, s:o}", "pid", (int)getpid(), "backing",
                      memory_backing_name(memory->backing), "regions", regions);
 }
 
 static const struct command commands[] = {
-    {"query-status", query_status},
-    {"stop", stop},
-    {"cont", cont},
-    {"quit", quit},
-    {"migrate", qmp_migrate},
-    {"migrate_cancel", qmp_migrate_cancel},
-    {"query-migrate", qmp_query_migrate},
-    {"migrate-set-parameters", qmp_migrate_set_parameters},
-    {"query-version", query_version},
-    {"query-commands", query_commands},
-    {"closefd", closefd},
-    {"x-registers", x_registers},
-    {"x-memory-map", x_memory_map},
+    {"query-status", "", query_status},
+    {"stop", "", stop},
+    {"cont", "", cont},
+    {"quit", "", quit},
+    {"migrate", "uri detach x-check", qmp_migrate},
+    {"migrate_cancel", "", qmp_migrate_cancel},
+    {"query-migrate", "", qmp_query_migrate},
+    {"migrate-set-parameters", NULL, qmp_migrate_set_parameters},
+    {"query-version", "", query_version},
+    {"query-commands", "", query_commands},
+    {"closefd", "fdname", closefd},
+    {"x-registers", "cpu", x_registers},
+    {"x-memory-map", "", x_memory_map},
 };
 
 static const struct command *command_table(size_t *count)
@@ -177,6 +181,32 @@ static json_t *getfd(struct server *server, struct control_client *client, json_
     return control_keep_fd(&server->control, client, name, err) ? NULL : json_object();
 }
 
+static bool has_word(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (const char *at = words; length && (at = strstr(at, word)); at += length) {
+        if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+/* A misspelt argument is refused: `migrate` without its x-check would be something else. */
+static int check_arguments(const struct command *command, json_t *arguments, struct error *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(arguments, key, value)
+    {
+        if (!has_word(command->arguments, key))
+            return error_set(err, EINVAL, "%s takes no argument \"%.100s\"%s%s", command->name, key,
+                             *command->arguments ? ": there is " : "", command->arguments);
+    }
+    return 0;
+}
+
 json_t *qmp_execute(void *opaque, struct control_client *client, const char *command,
                     json_t *arguments, struct error *err)
 {
@@ -185,8 +215,11 @@ json_t *qmp_execute(void *opaque, struct control_client *client, const char *com
     if (strcmp(command, "getfd") == 0)
         return getfd(server, client, arguments, err);
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (strcmp(commands[i].name, command) == 0)
-            return commands[i].execute(server, arguments, err);
+        if (strcmp(commands[i].name, command) != 0)
+            continue;
+        if (commands[i].arguments && check_arguments(&commands[i], arguments, err))
+            return NULL;
+        return commands[i].execute(server, arguments, err);
     }
     (void)error_set(err, ENOENT, "there is no command %.100s: query-commands lists them", command);
     return NULL;

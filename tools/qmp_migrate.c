@@ -13,11 +13,16 @@
 json_t *qmp_migrate(struct server *server, json_t *arguments, struct error *err)
 {
     const char *uri = json_string_value(json_object_get(arguments, "uri"));
-    bool check_only = json_is_true(json_object_get(arguments, "x-check"));
+    const json_t *check = json_object_get(arguments, "x-check");
+    bool check_only = json_is_true(check);
     int given_fd = -1;
 
     if (!uri) {
         (void)error_set(err, EINVAL, "migrate needs \"uri\"");
+        return NULL;
+    }
+    if (check && !json_is_boolean(check)) {
+        (void)error_set(err, EINVAL, "\"x-check\" must be true or false");
         return NULL;
     }
     if (strncmp(uri, "fd:", 3) == 0)
@@ -156,14 +161,15 @@ static json_t *own_json(const struct migration *migration, const struct progress
 
 static json_t *ram_json(const struct progress_view *view)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:I}", "transferred",
-                     (json_int_t)view->sent_bytes, "remaining", (json_int_t)view->remaining_bytes,
-                     "total", (json_int_t)view->total_bytes, "duplicate",
-                     (json_int_t)view->zero_pages, "normal", (json_int_t)view->data_pages,
-                     "normal-bytes", (json_int_t)(view->data_pages * MIGRATE_PAGE_BYTES), "mbps",
-                     (double)view->bandwidth * 8 / 1e6, "dirty-pages-rate",
-                     (json_int_t)view->dirty_rate, "dirty-sync-count", (json_int_t)view->nrounds,
-                     "page-size", (json_int_t)MIGRATE_PAGE_BYTES);
+    uint64_t data_bytes = view->data_pages * MIGRATE_PAGE_BYTES;
+
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:I}", "transferred",
+        (json_int_t)view->sent_bytes, "remaining", (json_int_t)view->remaining_bytes, "total",
+        (json_int_t)view->total_bytes, "duplicate", (json_int_t)view->zero_pages, "normal",
+        (json_int_t)view->data_pages, "normal-bytes", (json_int_t)data_bytes, "mbps",
+        (double)view->bandwidth * 8 / 1e6, "dirty-pages-rate", (json_int_t)view->dirty_rate,
+        "dirty-sync-count", (json_int_t)view->nrounds, "page-size", (json_int_t)MIGRATE_PAGE_BYTES);
 }
 
 json_t *qmp_query_migrate(struct server *server, json_t *arguments, struct error *err)

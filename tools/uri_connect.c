@@ -28,7 +28,7 @@ static int unix_address(const char *path, struct sockaddr_un *address, struct er
     if (strlen(path) >= sizeof(address->sun_path))
         return error_set(err, ENAMETOOLONG, "'%.200s': a socket path has at most %zu bytes", path,
                          sizeof(address->sun_path) - 1);
-    (void)strcpy(address->sun_path, path);
+    memcpy(address->sun_path, path, strlen(path) + 1);
     return 0;
 }
 
