@@ -90,7 +90,7 @@ static void send_message(struct control_client *client, json_t *message)
 static json_t *error_reply(const char *class, const char *line)
 {
     char plain[sizeof(((struct error *)NULL)->text)];
-    json_t *reply = json_pack("{s:{s:s, s:o}}", "error", "class", class, "desc", text);
+    json_t *reply = json_pack("{s:{s:s, s:s}}", "error", "class", class, "desc", line);
 
     if (reply)
         return reply;
@@ -152,22 +152,35 @@ static void handle_text(struct control_client *client, const char *text, size_t 
     json_decref(message);
 }
 
-/* Handles every complete message in the input. */
-static void parse_input(struct control_client *client)
+static size_t skip_blanks(const char *text, size_t length)
 {
     size_t at = 0;
 
-    while (!client->closing) {
-        size_t length;
+    while (at < length && strchr(" \t\r\n", text[at]) && text[at])
+        at++;
+    return at;
+}
 
-        if (!client->stream.scanned)
-            at += qmp_stream_blanks(client->input + at, client->input_bytes - at);
-        length = qmp_stream_next(&client->stream, client->input + at, client->input_bytes - at);
-        if (!length)
+/* Handles every complete message in the input. */
+static void parse_input(struct control_client *client)
+{
+    size_t at = 0; /* where the message at hand begins */
+
+    while (!client->closing) {
+        size_t seen, used;
+        bool complete;
+
+        if (!client->input_seen)
+            at += skip_blanks(client->input + at, client->input_bytes - at);
+        seen = at + client->input_seen;
+        complete = json_frame_feed(&client->frame, client->input + seen, client->input_bytes - seen,
+                                   &used);
+        client->input_seen += used;
+        if (!complete)
             break;
-        handle_text(client, client->input + at, length);
-        at += length;
-        client->stream = (struct qmp_stream){.scanned = 0};
+        handle_text(client, client->input + at, client->input_seen);
+        at += client->input_seen;
+        client->input_seen = 0;
     }
     client->input_bytes -= at;
     memmove(client->input, client->input + at, client->input_bytes);

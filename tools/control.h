@@ -11,7 +11,6 @@
 
 #include "tools/json_frame.h"
 #include "tools/loop.h"
-#include "tools/qmp_stream.h"
 #include "vmm/base/error.h"
 
 #define CONTROL_MAX_CLIENTS 8
@@ -26,7 +25,6 @@ struct control_client {
     int fd; /* -1: free */
     bool negotiated;
     bool closing; /* close once the output is written */
-    struct qmp_stream stream; /* of the message that input begins with */
     char *input, *output;
     size_t input_bytes, output_bytes;
     size_t input_seen;       /* of input_bytes, what `frame` has read */
