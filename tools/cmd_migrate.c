@@ -65,8 +65,17 @@ static void on_event(void *opaque, json_t *event)
 
     if (details) {
         command->ended = true;
+        json_decref(command->final);
         command->final = json_incref(details);
     }
+}
+
+/* What ended before ours began is none of our business. */
+static void forget_earlier_end(struct migrate_command *command)
+{
+    command->ended = false;
+    json_decref(command->final);
+    command->final = NULL;
 }
 
 /* Passes a descriptor of ours to the source and names it there. */
@@ -109,9 +118,12 @@ static int begin(struct migrate_command *command, struct error *err)
     rc = qmp_client_command(&command->client, "migrate-set-parameters", parameters, -1, NULL, err);
     if (rc)
         return rc;
-    return qmp_client_command(&command->client, "migrate",
-                              json_pack("{s:s, s:b}", "uri", uri, "x-check", command->check), -1,
-                              NULL, err);
+    rc = qmp_client_command(&command->client, "migrate",
+                            json_pack("{s:s, s:b}", "uri", uri, "x-check", command->check), -1,
+                            NULL, err);
+    if (!rc)
+        forget_earlier_end(command);
+    return rc;
 }
 
 /* Follows the migration to its end. */
@@ -135,6 +147,13 @@ static int follow(struct migrate_command *command, struct error *err)
         if (!rc)
             migrate_display_update(&command->display, reply);
         json_decref(reply);
+    }
+    if (rc == -ECONNRESET) {
+        struct error late;
+
+        /* The source is gone, but its last word may still have to be read. */
+        while (!command->ended && qmp_client_wait(&command->client, 0, &late) == 0) {
+        }
     }
     return command->ended ? 0 : rc;
 }
@@ -193,11 +212,13 @@ static int migrate(struct migrate_command *command)
     if (!rc)
         rc = follow(command, &err);
     if (rc) {
-        if (command->json)
-            migrate_display_end(&command->display,
-                                json_pack("{s:{s:s}, s:s}", "x-pageferry", "outcome", "failed",
-                                          "error-desc", err.text),
-                                true);
+        if (command->json) {
+            json_t *reply = json_pack("{s:{s:s}, s:s}", "x-pageferry", "outcome", "failed",
+                                      "error-desc", err.text);
+
+            migrate_display_end(&command->display, reply, true);
+            json_decref(reply);
+        }
         log_error("%s", err.text);
         rc = rc == -EINVAL ? SERVER_EXIT_USAGE : SERVER_EXIT_FAILURE;
     } else {

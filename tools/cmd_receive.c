@@ -98,7 +98,8 @@ static void on_incoming_done(void *opaque, uint32_t events)
         log_info("the guest has arrived: %s", server_run_state(server));
         print_report(receiver, server_run_state(server), NULL);
         control_event(&server->control, "MIGRATION", json_pack("{s:s}", "status", "completed"));
-        control_event(&server->control, "RESUME", NULL);
+        if (strcmp(server_run_state(server), "running") == 0)
+            control_event(&server->control, "RESUME", NULL);
         server_adopt_machine(server);
         return;
     case RECEIVE_CHECKED: /* only --stdio ends with it */

@@ -198,14 +198,18 @@ void qmp_client_close(struct qmp_client *client)
 
 int qmp_client_wait(struct qmp_client *client, int timeout_ms, struct error *err)
 {
-    int rc = read_more(client, timeout_ms, err);
-    json_t *message;
+    json_t *message = next_message(client);
+    int rc;
 
-    if (rc == -ETIMEDOUT)
-        return 0;
-    while (!rc && (message = next_message(client))) {
+    if (!message) { /* else an answer's read brought it along */
+        rc = read_more(client, timeout_ms, err);
+        if (rc)
+            return rc == -ETIMEDOUT ? 0 : rc;
+        message = next_message(client);
+    }
+    for (; message; message = next_message(client)) {
         (void)is_event(client, message);
         json_decref(message);
     }
-    return rc;
+    return 0;
 }
