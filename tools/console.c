@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "vmm/base/log.h"
@@ -30,6 +31,22 @@ static int set_raw(struct console *console, struct error *err)
     return 0;
 }
 
+/* Standard output through an open file of our own that does not block: O_NONBLOCK on the one that
+ * we share would surprise its other users. A terminal calls itself writable when it takes a byte.
+ */
+static void open_stdout(struct console *console)
+{
+    struct stat info;
+
+    console->out_fd = STDOUT_FILENO;
+    if (fstat(STDOUT_FILENO, &info) || (!S_ISCHR(info.st_mode) && !S_ISFIFO(info.st_mode)))
+        return;
+    console->out_fd = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    console->owns_out = console->out_fd >= 0;
+    if (console->out_fd < 0)
+        console->out_fd = STDOUT_FILENO;
+}
+
 int console_open(struct console *console, const char *spec, struct loop *loop, struct error *err)
 {
     memset(console, 0, sizeof(*console));
@@ -40,11 +57,12 @@ int console_open(struct console *console, const char *spec, struct loop *loop, s
         return 0;
     if (strcmp(spec, "stdio") == 0) {
         console->in_fd = STDIN_FILENO;
-        console->out_fd = STDOUT_FILENO;
+        open_stdout(console);
         return set_raw(console, err);
     }
     if (strncmp(spec, "file:", 5) == 0 && spec[5]) {
-        console->out_fd = open(spec + 5, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        console->out_fd = open(spec + 5, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC,
+                               0666); /* a FIFO without a reader is an error, not a wait */
         if (console->out_fd < 0)
             return error_set(err, errno, "%s: %s", spec + 5, strerror(errno));
         console->owns_out = true;
@@ -113,6 +131,13 @@ static void on_input(void *opaque, uint32_t events)
     give_input(console);
 }
 
+/* A regular file is always ready, and epoll does not take it. */
+static void read_file(struct console *console)
+{
+    while (!console->input_done && !console->input_bytes)
+        on_input(console, EPOLLIN);
+}
+
 static void watch_input(struct console *console)
 {
     if (console->in_fd < 0 || console->in_watched || console->input_done)
@@ -120,7 +145,7 @@ static void watch_input(struct console *console)
     if (loop_add(console->loop, console->in_fd, EPOLLIN, on_input, console) == 0)
         console->in_watched = true;
     else
-        on_input(console, EPOLLIN); /* a regular file: always ready, read at each signal */
+        read_file(console);
 }
 
 static bool writable(int fd)
@@ -128,6 +153,15 @@ static bool writable(int fd)
     struct pollfd one = {.fd = fd, .events = POLLOUT};
 
     return poll(&one, 1, 0) == 1;
+}
+
+/* Waits for the reader; false where time ran out or give_up_fd became readable. */
+static bool await_reader(const struct console *console, int timeout_ms, int give_up_fd)
+{
+    struct pollfd polls[2] = {{.fd = console->out_fd, .events = POLLOUT},
+                              {.fd = give_up_fd, .events = POLLIN}};
+
+    return poll(polls, 2, timeout_ms) > 0 && !polls[1].revents;
 }
 
 static void on_output(void *opaque, uint32_t events)
@@ -140,8 +174,16 @@ static void on_output(void *opaque, uint32_t events)
     console_pump(console);
 }
 
+/* Goes on when there is room again. */
+static void watch_output(struct console *console)
+{
+    if (!console->out_watched &&
+        loop_add(console->loop, console->out_fd, EPOLLOUT, on_output, console) == 0)
+        console->out_watched = true;
+}
+
 /* One write of what waits; false where there is nothing, or where it must wait. */
-static bool write_some(struct console *console, bool may_block)
+static bool write_some(struct console *console)
 {
     ssize_t put;
 
@@ -156,15 +198,17 @@ static bool write_some(struct console *console, bool may_block)
         console->output_done = console->output_bytes;
         return true;
     }
-    if (!may_block && !writable(console->out_fd)) {
-        if (!console->out_watched &&
-            loop_add(console->loop, console->out_fd, EPOLLOUT, on_output, console) == 0)
-            console->out_watched = true;
+    if (!writable(console->out_fd)) {
+        watch_output(console);
         return false;
     }
     put = write(console->out_fd, console->output + console->output_done,
                 console->output_bytes - console->output_done);
-    if (put < 0 && errno != EINTR && errno != EAGAIN) {
+    if (put < 0 && errno == EAGAIN) {
+        watch_output(console);
+        return false;
+    }
+    if (put < 0 && errno != EINTR) {
         /* Nobody reads any more: the guest goes on. */
         log_warning("the console's output is gone: %s", strerror(errno));
         if (console->owns_out)
@@ -181,7 +225,7 @@ void console_pump(struct console *console)
 {
     if (!console->machine)
         return;
-    while (write_some(console, false)) {
+    while (write_some(console)) {
     }
     if (console->input_bytes)
         give_input(console);
@@ -195,14 +239,25 @@ void console_attach(struct console *console, struct machine *machine)
     console_pump(console);
 }
 
+void console_drain(struct console *console, int timeout_ms, int give_up_fd)
+{
+    if (!console->machine)
+        return;
+    for (;;) {
+        while (write_some(console)) {
+        }
+        if (console->output_done == console->output_bytes ||
+            !await_reader(console, timeout_ms, give_up_fd))
+            return;
+    }
+}
+
 void console_close(struct console *console)
 {
     end_input(console);
     if (console->out_watched)
         loop_remove(console->loop, console->out_fd);
     console->out_watched = false;
-    while (console->machine && write_some(console, true)) {
-    }
     console->machine = NULL;
     if (console->raw)
         (void)tcsetattr(console->in_fd, TCSANOW, &console->saved);

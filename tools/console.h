@@ -40,7 +40,12 @@ void console_attach(struct console *console, struct machine *machine);
 /* Moves what can be moved without blocking. Called when the machine signals. */
 void console_pump(struct console *console);
 
-/* Writes out all that the guest printed (blocking), restores the terminal. Safe to call twice. */
+/* Writes out all that the guest printed, waiting for the reader: timeout_ms at the most for each
+ * piece (-1: as long as it takes), and no longer once give_up_fd is readable. The guest stands
+ * still, or there may be no end. */
+void console_drain(struct console *console, int timeout_ms, int give_up_fd);
+
+/* Restores the terminal. Safe to call twice. */
 void console_close(struct console *console);
 
 #endif

@@ -12,6 +12,7 @@
 #include "vmm/base/log.h"
 
 #define REGISTERS_BYTES 4096
+#define DRAIN_MS        200
 
 static void on_signal(void *opaque, uint32_t events)
 {
@@ -185,6 +186,17 @@ void server_quit(struct server *server)
     loop_stop(&server->loop);
 }
 
+/* The console's reader gets what the guest printed: all of it where the guest ended by itself, what
+ * it takes soon where somebody ended us. */
+static void drain_console(struct server *server)
+{
+    struct error err;
+
+    if (!server->guest_ended && server->has_guest)
+        (void)vm_host_stop(&server->host, &err); /* refused where it stands still anyway */
+    console_drain(&server->console, server->guest_ended ? -1 : DRAIN_MS, server->signal_fd);
+}
+
 int server_run(struct server *server)
 {
     struct error err = {.text = ""};
@@ -198,6 +210,7 @@ int server_run(struct server *server)
         migration_collect(&server->migration);
         announce_outcome(server);
     }
+    drain_console(server);
     return server->host.in_doubt ? SERVER_EXIT_IN_DOUBT : server->exit_code;
 }
 
