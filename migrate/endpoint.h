@@ -103,7 +103,7 @@ struct migrate_sink_ops {
     /* The guest is owned here from now on; it runs, or stays paused as it was at the source. */
     void (*run)(void *opaque, bool running);
 
-    /* Frees what create() made. Called for every failure after create() and before run(). */
+    /* Frees what create() made. Called for every failure after create() and before run(), and after a mere check. */
     void (*discard)(void *opaque);
 };
 

@@ -63,15 +63,20 @@ static int accept_machine(struct receive *r, struct error *err)
         return rc;
     tree_bytes = (size_t)r->record.header.payload_bytes;
     rc = ops->check(r->sink->opaque, tree, tree_bytes, err);
-    if (!rc && !(r->hello.flags & WIRE_HELLO_CHECK)) {
+    if (!rc) {
         rc = ops->create(r->sink->opaque, tree, tree_bytes, &layout, err);
         r->created = rc == 0;
-        if (!rc)
-            rc = receive_pages_init(&r->pages, &layout, err);
+    }
+    free(tree);
+    if (!rc && (r->hello.flags & WIRE_HELLO_CHECK)) {
+        /* Built once to know that it can be: huge pages, memory, KVM itself. */
+        ops->discard(r->sink->opaque);
+        r->created = false;
+    } else if (!rc) {
+        rc = receive_pages_init(&r->pages, &layout, err);
         if (!rc)
             rc = populate_init(&r->populate, r->sink, &layout, err);
     }
-    free(tree);
     return rc ? rc : record_send(&r->link, &accept, NULL, 0, NULL, 0, err);
 }
 
@@ -224,7 +229,9 @@ static enum receive_outcome give_up(struct receive *r, bool hello_done, int code
         r->sink->ops->discard(r->sink->opaque);
     progress_get(r->progress, &view);
     error_prefix(err, "%s", progress_phase_name(view.phase));
-    return hello_done ? RECEIVE_DISCARDED : RECEIVE_STRANGER;
+    if (!hello_done)
+        return RECEIVE_STRANGER;
+    return r->hello.flags & WIRE_HELLO_CHECK ? RECEIVE_CHECKED : RECEIVE_DISCARDED;
 }
 
 enum receive_outcome receive_run(const struct migrate_sink *sink, struct channel *channel,

@@ -10,8 +10,9 @@
 #include "vmm/base/error.h"
 
 enum receive_outcome {
-    RECEIVE_RUNNING,   /* the guest is owned here: sink->run() was called */
-    RECEIVE_CHECKED,   /* the peer only asked whether the machine would be accepted */
+    RECEIVE_RUNNING, /* the guest is owned here: sink->run() was called */
+    RECEIVE_CHECKED, /* the peer only asked whether the machine would be accepted; err has a line if
+                        not */
     RECEIVE_STRANGER,  /* the peer never spoke our protocol: nothing was built */
     RECEIVE_DISCARDED, /* the migration failed before COMMIT: the sink was discarded */
 };

@@ -103,7 +103,9 @@ static void on_incoming_done(void *opaque, uint32_t events)
         server_adopt_machine(server);
         return;
     case RECEIVE_CHECKED: /* only --stdio ends with it */
-        print_report(receiver, "checked", NULL);
+        server->exit_code = incoming->err.text[0] ? SERVER_EXIT_FAILURE : 0;
+        print_report(receiver, incoming->err.text[0] ? "refused" : "checked",
+                     incoming->err.text[0] ? incoming->err.text : NULL);
         break;
     case RECEIVE_STRANGER:
     case RECEIVE_DISCARDED:

@@ -20,6 +20,7 @@ static int serve(struct incoming *incoming, int in_fd, int out_fd)
 
     if (rc)
         return rc;
+    incoming->err.text[0] = '\0';
     incoming->outcome = receive_run(&sink, channel, &incoming->progress, &incoming->err);
     channel_close(channel);
     return 0;
@@ -51,7 +52,11 @@ static int next_connection(const struct incoming *incoming)
 static bool wait_on(struct incoming *incoming)
 {
     if (incoming->outcome == RECEIVE_CHECKED) {
-        log_info("a source asked whether its guest would be accepted: yes");
+        if (incoming->err.text[0])
+            log_warning("a source asked whether its guest would be accepted: no, it failed %s",
+                        incoming->err.text);
+        else
+            log_info("a source asked whether its guest would be accepted: yes");
         return true;
     }
     if (incoming->outcome == RECEIVE_STRANGER) {

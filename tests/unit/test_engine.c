@@ -158,8 +158,24 @@ static void test_check_sends_no_page(void **state)
     pair.options.check_only = true;
     assert_int_equal(pair_migrate(&pair), PRECOPY_ACCEPTED);
     assert_int_equal(pair.receiver.outcome, RECEIVE_CHECKED);
-    assert_false(pair.receiver.guest.created);
+    assert_true(pair.receiver.guest.created && pair.receiver.guest.discarded);
+    assert_int_equal(pair.receiver.progress.view.data_pages, 0);
     assert_int_equal(pair.guest.pauses, 0);
+    pair_free(&pair);
+}
+
+static void test_check_refused(void **state)
+{
+    struct pair pair;
+
+    (void)state;
+    pair_init(&pair);
+    pair.options.check_only = true;
+    pair.receiver.guest.fault = FAKE_FAIL_CREATE;
+    assert_int_equal(pair_migrate(&pair), PRECOPY_FAILED);
+    assert_int_equal(pair.receiver.outcome, RECEIVE_CHECKED);
+    assert_non_null(strstr(pair.err.text, "too little memory"));
+    assert_non_null(strstr(pair.receiver.err.text, "too little memory"));
     pair_free(&pair);
 }
 
@@ -264,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_busy),
         cmocka_unit_test(test_paused_arrives_paused),
         cmocka_unit_test(test_check_sends_no_page),
+        cmocka_unit_test(test_check_refused),
         cmocka_unit_test(test_failures_leave_the_guest),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_guest_ends_in_a_long_round),
