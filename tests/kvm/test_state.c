@@ -130,9 +130,11 @@ static uint64_t get_u64(const void *fdt, const char *node, const char *name)
 {
     int bytes;
     const void *data = need(fdt, node, name, &bytes);
+    fdt64_t value;
 
     assert_int_equal(bytes, 8);
-    return fdt64_to_cpu(*(const fdt64_t *)data);
+    memcpy(&value, data, sizeof(value)); /* properties are aligned to 4 bytes only */
+    return fdt64_to_cpu(value);
 }
 
 /* Overwrites `count` bytes of a property in place. */
