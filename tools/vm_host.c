@@ -140,6 +140,13 @@ void vm_host_engine_moved(struct vm_host *host)
     unlock(host);
 }
 
+void vm_host_engine_done(struct vm_host *host)
+{
+    lock(host);
+    host->engine_paused = false;
+    unlock(host);
+}
+
 void vm_host_engine_in_doubt(struct vm_host *host)
 {
     lock(host);

@@ -44,6 +44,9 @@ int vm_host_unpeek(struct vm_host *host, bool was_running, struct error *err);
 int vm_host_engine_pause(struct vm_host *host, bool *was_running, struct error *err);
 int vm_host_engine_resume(struct vm_host *host, struct error *err);
 void vm_host_engine_moved(struct vm_host *host);
+/* The engine gave up and holds the guest no longer; one that it found paused is the user's again.
+ */
+void vm_host_engine_done(struct vm_host *host);
 void vm_host_engine_in_doubt(struct vm_host *host);
 
 #endif
