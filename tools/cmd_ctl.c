@@ -15,8 +15,8 @@
 static const char help[] =
     "usage: pageferry ctl --control PATH COMMAND [KEY=VALUE…]\n\n"
     "Sends a QMP command to the pageferry that listens on control socket PATH and\n"
-    "prints the answer as JSON. A VALUE that is JSON (5, true, [1]) is sent as such, any\n"
-    "other as a string.\n\n"
+    "prints the answer as JSON. A VALUE that is JSON (5, true, [1]) is sent as such,\n"
+    "any other as a string.\n\n"
     "  status             is it running? (query-status)\n"
     "  stop, cont         pause and continue the guest\n"
     "  regs [cpu=N]       a vCPU's registers, as text (x-registers)\n"

@@ -29,7 +29,7 @@ static const char help[] =
     "usage: pageferry migrate --control PATH [OPTION…] ADDRESS\n\n"
     "Moves the running guest of the pageferry that listens on control socket PATH.\n"
     "ADDRESS is tcp:HOST:PORT, unix:PATH, exec:COMMAND (run by that pageferry; the\n"
-    "stream is its standard input and output), or fd:N (a descriptor of this process).\n\n"
+    "stream is its standard input and output), or fd:N (a descriptor of this one).\n\n"
     "      --control PATH       control socket of the source\n"
     "      --check              only ask whether the destination would take the guest\n"
     "      --downtime-limit T   switch over when the pause is predicted to be this\n"
@@ -37,8 +37,8 @@ static const char help[] =
     "      --max-bandwidth R    bytes a second, e.g. 100M (default 0: no limit)\n"
     "      --json               one JSON object; keys in pageferry-migrate(1)\n\n"
     "Ctrl-C cancels; the guest then goes on at the source. Exit status: 0 completed\n"
-    "(or accepted), 1 failed or cancelled, 2 bad usage, 3 in doubt: COMMIT was sent and\n"
-    "never confirmed, the source keeps the guest paused; look at the destination.\n";
+    "(or accepted), 1 failed or cancelled, 2 bad usage, 3 in doubt: COMMIT was sent,\n"
+    "never confirmed; the source keeps the guest paused; look at the destination.\n";
 
 struct migrate_command {
     struct qmp_client client;

@@ -18,8 +18,8 @@
 static const char help[] =
     "usage: pageferry receive --listen ADDRESS [OPTION…]\n"
     "       pageferry receive --stdio [OPTION…]\n\n"
-    "Waits for a guest that `pageferry migrate` sends, takes it over and serves it. Exit\n"
-    "status: the guest's exit code; 1 where the migration failed, 2 for bad usage.\n\n"
+    "Waits for a guest that `pageferry migrate` sends, takes it over and serves it.\n"
+    "Exit status: the guest's exit code; 1 where the migration failed, 2 bad usage.\n\n"
     "      --listen ADDRESS   tcp:HOST:PORT or unix:PATH; tcp:PORT listens on\n"
     "                         loopback only, port 0 takes a free one, and the line\n"
     "                         'listening on …' names it\n"

@@ -28,7 +28,7 @@ static const char help[] =
     "  -m, --memory SIZE      guest RAM, e.g. 64M, 5G (default 64M)\n"
     "  -c, --cpus N           vCPUs, 1 to 16 (default 1)\n"
     "      --cpu SPEC         host, or host,-FEATURE,… to hide CPU features\n"
-    "      --append STRING    command line; the built-in guest wants a workload first:\n"
+    "      --append STRING    command line; the built-in guest's: a workload first,\n"
     "                         hello idle dirty memcheck counter stamp echo\n"
     "      --control PATH     control socket (QMP) for ctl and migrate\n"
     "      --serial CONSOLE   stdio (default), null, or file:PATH\n"
