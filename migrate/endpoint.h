@@ -63,15 +63,17 @@ struct migrate_source_ops {
      * 0. */
     int (*alive)(void *opaque, struct error *err);
 
-    /* The guest stops; *was_running says whether it ran. -ESHUTDOWN where it has ended. */
-    int (*pause)(void *opaque, bool *was_running, struct error *err);
+    /* The guest stops; *was_running says whether it ran. `last`: it is about to be handed over, and
+     * only a failure resumes it here; else it is held for a moment. -ESHUTDOWN where it has ended.
+     */
+    int (*pause)(void *opaque, bool last, bool *was_running, struct error *err);
 
     /* State of the paused guest but RAM; the engine frees *state with free(). Whatever it writes to
      * RAM is in the next sync. */
     int (*save)(void *opaque, void **state, size_t *state_bytes, struct error *err);
 
-    /* The guest runs on here. */
-    int (*resume)(void *opaque, struct error *err);
+    /* Ends a pause: the guest is free again here, and runs on where `run`. */
+    int (*resume)(void *opaque, bool run, struct error *err);
 
     /* The guest runs elsewhere: it must never run here again. */
     void (*moved)(void *opaque);
@@ -103,7 +105,8 @@ struct migrate_sink_ops {
     /* The guest is owned here from now on; it runs, or stays paused as it was at the source. */
     void (*run)(void *opaque, bool running);
 
-    /* Frees what create() made. Called for every failure after create() and before run(), and after a mere check. */
+    /* Frees what create() made. Called for every failure after create() and before run(), and after
+     * a mere check. */
     void (*discard)(void *opaque);
 };
 

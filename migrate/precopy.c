@@ -88,16 +88,15 @@ static int measure_fixed_cost(struct precopy *p, uint64_t round_trip_ns, struct 
     void *state = NULL;
     size_t state_bytes;
     bool was_running;
-    int rc, resumed = 0;
+    int rc, resumed;
 
-    rc = ops->pause(p->source->opaque, &was_running, err);
+    rc = ops->pause(p->source->opaque, false, &was_running, err);
     if (rc)
         return rc;
     rc = ops->save(p->source->opaque, &state, &state_bytes, err);
     p->fixed_ns = 2 * (clock_now_ns() - begin) + round_trip_ns;
     free(state);
-    if (was_running)
-        resumed = ops->resume(p->source->opaque, err);
+    resumed = ops->resume(p->source->opaque, was_running, err);
     return rc ? rc : resumed;
 }
 
@@ -206,7 +205,7 @@ static int pause_guest(struct precopy *p, struct error *err)
     progress_set_phase(p->progress, PROGRESS_PAUSE);
     progress_begin(p->progress)->paused_ns = clock_now_ns();
     progress_end(p->progress);
-    rc = p->source->ops->pause(p->source->opaque, &p->was_running, err);
+    rc = p->source->ops->pause(p->source->opaque, true, &p->was_running, err);
     if (!rc)
         p->paused = true;
     return rc;
@@ -318,9 +317,9 @@ static void keep_guest(struct precopy *p, struct error *err)
 {
     struct error resume_error = {.text = ""};
 
-    if (!p->paused || !p->was_running)
+    if (!p->paused)
         return;
-    if (p->source->ops->resume(p->source->opaque, &resume_error))
+    if (p->source->ops->resume(p->source->opaque, p->was_running, &resume_error))
         error_prefix(err, "the guest could not be resumed (%s) after", resume_error.text);
     p->paused = false;
     progress_begin(p->progress)->running_ns = clock_now_ns();

@@ -134,11 +134,11 @@ static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_rou
     return rc;
 }
 
-static int pause_guest(void *opaque, bool *was_running, struct error *err)
+static int pause_guest(void *opaque, bool last, bool *was_running, struct error *err)
 {
     struct binding_source *binding = opaque;
 
-    return vm_host_engine_pause(binding->host, was_running, err);
+    return vm_host_engine_pause(binding->host, last, was_running, err);
 }
 
 static int save(void *opaque, void **state, size_t *state_bytes, struct error *err)
@@ -148,11 +148,11 @@ static int save(void *opaque, void **state, size_t *state_bytes, struct error *e
     return machine_save(binding->host->machine, state, state_bytes, err);
 }
 
-static int resume(void *opaque, struct error *err)
+static int resume(void *opaque, bool run, struct error *err)
 {
     struct binding_source *binding = opaque;
 
-    return vm_host_engine_resume(binding->host, err);
+    return vm_host_engine_resume(binding->host, run, err);
 }
 
 static void moved(void *opaque)

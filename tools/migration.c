@@ -77,8 +77,6 @@ static enum precopy_outcome attempt(struct migration *migration, struct error *e
         error_prefix(err, "%s", progress_phase_name(PROGRESS_CONNECT));
     if (outcome == PRECOPY_IN_DOUBT)
         vm_host_engine_in_doubt(migration->host);
-    else if (outcome != PRECOPY_COMPLETED)
-        vm_host_engine_done(migration->host);
     channel_close(channel);
     /* Where the guest went, or may have gone, the command carries it and ends with it. */
     if (child > 0 && outcome != PRECOPY_COMPLETED && outcome != PRECOPY_IN_DOUBT)

@@ -228,7 +228,7 @@ const char *server_run_state(struct server *server)
     case MACHINE_RUNNING:
         return "running";
     case MACHINE_PAUSED:
-        return server->host.engine_paused ? "finish-migrate" : "paused";
+        return server->host.hold == VM_HOST_HELD_FOR_GOOD ? "finish-migrate" : "paused";
     case MACHINE_MOVED:
         return "postmigrate";
     case MACHINE_STOPPED:

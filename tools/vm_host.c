@@ -10,6 +10,7 @@ int vm_host_init(struct vm_host *host, struct error *err)
 {
     memset(host, 0, sizeof(*host));
     (void)pthread_mutex_init(&host->lock, NULL);
+    (void)pthread_cond_init(&host->released, NULL);
     return kvm_open(&host->kvm, err);
 }
 
@@ -17,6 +18,7 @@ void vm_host_destroy(struct vm_host *host)
 {
     machine_destroy(host->machine);
     kvm_close(&host->kvm);
+    (void)pthread_cond_destroy(&host->released);
     (void)pthread_mutex_destroy(&host->lock);
 }
 
@@ -61,30 +63,37 @@ static int may_control(const struct vm_host *host, struct error *err)
     return 0;
 }
 
-int vm_host_stop(struct vm_host *host, struct error *err)
+/* Takes the lock when no migration holds the guest for a moment. While one holds it for good,
+ * neither stop nor cont could mean anything here. */
+static int lock_for_user(struct vm_host *host, const char *verb, struct error *err)
 {
     int rc;
 
     lock(host);
+    while (host->hold == VM_HOST_HELD_BRIEFLY)
+        (void)pthread_cond_wait(&host->released, &host->lock);
     rc = may_control(host, err);
+    if (!rc && host->hold == VM_HOST_HELD_FOR_GOOD)
+        rc =
+            error_set(err, EBUSY, "the guest is being handed over: %s it at the destination", verb);
+    return rc;
+}
+
+int vm_host_stop(struct vm_host *host, struct error *err)
+{
+    int rc = lock_for_user(host, "stop", err);
+
     if (!rc)
         rc = machine_pause(host->machine, err);
-    if (!rc)
-        host->user_stopped = true;
     unlock(host);
     return rc;
 }
 
 int vm_host_cont(struct vm_host *host, struct error *err)
 {
-    int rc;
+    int rc = lock_for_user(host, "continue", err);
 
-    lock(host);
-    rc = may_control(host, err);
-    if (!rc && host->engine_paused && host->user_stopped)
-        rc =
-            error_set(err, EBUSY, "the guest is being handed over: continue it at the destination");
-    if (!rc && !host->engine_paused) {
+    if (!rc) {
         switch (machine_state(host->machine)) {
         case MACHINE_RUNNING:
             break; /* as QEMU: nothing to do */
@@ -96,32 +105,32 @@ int vm_host_cont(struct vm_host *host, struct error *err)
             break;
         }
     }
-    if (!rc)
-        host->user_stopped = false;
     unlock(host);
     return rc;
 }
 
-int vm_host_engine_pause(struct vm_host *host, bool *was_running, struct error *err)
+int vm_host_engine_pause(struct vm_host *host, bool last, bool *was_running, struct error *err)
 {
     int rc;
 
     lock(host);
     *was_running = machine_state(host->machine) == MACHINE_RUNNING;
     rc = machine_pause(host->machine, err);
-    host->engine_paused = rc == 0;
+    if (!rc)
+        host->hold = last ? VM_HOST_HELD_FOR_GOOD : VM_HOST_HELD_BRIEFLY;
     unlock(host);
     return rc;
 }
 
-int vm_host_engine_resume(struct vm_host *host, struct error *err)
+int vm_host_engine_resume(struct vm_host *host, bool run, struct error *err)
 {
     int rc = 0;
 
     lock(host);
-    host->engine_paused = false;
-    if (!host->user_stopped && machine_state(host->machine) == MACHINE_PAUSED)
+    if (run)
         rc = machine_resume(host->machine, err);
+    host->hold = VM_HOST_FREE;
+    (void)pthread_cond_broadcast(&host->released);
     unlock(host);
     return rc;
 }
@@ -137,13 +146,6 @@ void vm_host_engine_moved(struct vm_host *host)
         host->in_doubt = true;
         log_error("%s", err.text);
     }
-    unlock(host);
-}
-
-void vm_host_engine_done(struct vm_host *host)
-{
-    lock(host);
-    host->engine_paused = false;
     unlock(host);
 }
 

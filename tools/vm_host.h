@@ -13,12 +13,19 @@
 #include "vmm/kvm.h"
 #include "vmm/machine.h"
 
+/* How a migration holds the guest paused. */
+enum vm_host_hold {
+    VM_HOST_FREE,
+    VM_HOST_HELD_BRIEFLY,  /* for a measurement: stop and cont wait for its end */
+    VM_HOST_HELD_FOR_GOOD, /* until the guest is handed over, or the migration fails */
+};
+
 struct vm_host {
     pthread_mutex_t lock;
+    pthread_cond_t released; /* `hold` became VM_HOST_FREE */
     struct kvm kvm;
     struct machine *machine; /* NULL until there is one: a receiver waits for it */
-    bool engine_paused;      /* a migration holds the guest paused */
-    bool user_stopped;       /* the user wants it paused */
+    enum vm_host_hold hold;
     bool in_doubt; /* COMMIT was submitted and never confirmed: never runs here by itself */
 };
 
@@ -40,13 +47,10 @@ int vm_host_cont(struct vm_host *host, struct error *err);
 int vm_host_peek(struct vm_host *host, bool *was_running, struct error *err);
 int vm_host_unpeek(struct vm_host *host, bool was_running, struct error *err);
 
-/* Engine side. *was_running: the guest is to run when it is resumed, here or there. */
-int vm_host_engine_pause(struct vm_host *host, bool *was_running, struct error *err);
-int vm_host_engine_resume(struct vm_host *host, struct error *err);
+/* Engine side: the contract of migrate/endpoint.h. */
+int vm_host_engine_pause(struct vm_host *host, bool last, bool *was_running, struct error *err);
+int vm_host_engine_resume(struct vm_host *host, bool run, struct error *err);
 void vm_host_engine_moved(struct vm_host *host);
-/* The engine gave up and holds the guest no longer; one that it found paused is the user's again.
- */
-void vm_host_engine_done(struct vm_host *host);
 void vm_host_engine_in_doubt(struct vm_host *host);
 
 #endif

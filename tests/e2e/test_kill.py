@@ -101,6 +101,52 @@ def test_commit_lost_runs_nowhere():
     source.kill()
 
 
+def test_stop_and_cont_during_the_handover():
+    """They would mean nothing at the source any more: refused, and the guest arrives as it was."""
+    source, control = run(WORKLOAD)
+    here = Control(control)
+    target, target_control, uri = receive()
+    refusals = []
+
+    def watch(name, _):
+        if name == "READY":
+            refusals.extend(here.refused(verb) for verb in ("stop", "cont"))
+            refusals.append(here.status())
+        return PASS
+    relay = Relay(uri, watch)
+    migrate_well(control, relay.uri)
+    check(len(refusals) == 3 and "handed over" in refusals[0] and "handed over" in refusals[1], f"{refusals}")
+    check(refusals[2] == "finish-migrate", refusals[2])
+    check(Control(target_control).status() == "running", "the guest did not arrive running")
+    finish(target)
+    source.kill()
+
+
+def test_stopped_meanwhile_arrives_paused():
+    """stop during the rounds: the guest is copied on, and arrives paused; a failure leaves it paused here."""
+    source, control = run(WORKLOAD)
+    here = Control(control)
+    for fails in (True, False):
+        target, target_control, uri = receive()
+
+        def watch(name, number):
+            if (name, number) == ("SYNCED", 0):
+                here.command("stop")
+            return CLOSE if fails and name == "READY" else PASS
+        relay = Relay(uri, watch)
+        code, result, err = migrate(control, relay.uri)
+        check(code == (1 if fails else 0), f"exit {code}: {result} {err}")
+        if fails:
+            check(here.status() == "paused", f"after a failure: {here.status()}")
+            here.command("cont")
+            check(here.status() == "running", here.status())
+    there = Control(target_control)
+    check(there.status() == "paused", f"arrived {there.status()}")
+    there.command("cont")
+    finish(target)
+    source.kill()
+
+
 def test_source_killed_before_commit():
     source, control = run(WORKLOAD)
     target, _, uri = receive()
@@ -132,4 +178,5 @@ def test_silent_receiver():
 
 if __name__ == "__main__":
     main(test_every_phase, test_link_cut_after_commit_is_in_doubt, test_commit_lost_runs_nowhere,
+         test_stop_and_cont_during_the_handover, test_stopped_meanwhile_arrives_paused,
          test_source_killed_before_commit, test_silent_receiver)

@@ -194,11 +194,11 @@ static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_rou
     return 0;
 }
 
-static int pause_guest(void *opaque, bool *was_running, struct error *err)
+static int pause_guest(void *opaque, bool last, bool *was_running, struct error *err)
 {
     struct fake_guest *guest = opaque;
 
-    if (guest->fault == FAKE_FAIL_PAUSE && guest->pauses == 1) /* 0 is the measuring one */
+    if (guest->fault == FAKE_FAIL_PAUSE && last)
         return error_set(err, ESHUTDOWN, "the guest ended");
     (void)pthread_mutex_lock(&guest->store);
     *was_running = guest->running;
@@ -224,14 +224,14 @@ static int save(void *opaque, void **state, size_t *state_bytes, struct error *e
     return 0;
 }
 
-static int resume(void *opaque, struct error *err)
+static int resume(void *opaque, bool run, struct error *err)
 {
     struct fake_guest *guest = opaque;
 
     (void)err;
     assert(!guest->moved);
     (void)pthread_mutex_lock(&guest->store);
-    guest->running = true;
+    guest->running = run;
     guest->resumes++;
     (void)pthread_mutex_unlock(&guest->store);
     return 0;
