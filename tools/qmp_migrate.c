@@ -94,8 +94,9 @@ static const char *status_name(const struct migration *migration, const struct p
     }
     switch (migration->outcome) {
     case PRECOPY_COMPLETED:
-    case PRECOPY_ACCEPTED:
         return "completed";
+    case PRECOPY_ACCEPTED:
+        return "none"; /* nothing moved: x-pageferry has the answer */
     case PRECOPY_CANCELLED:
         return "cancelled";
     case PRECOPY_FAILED:
