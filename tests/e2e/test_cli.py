@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The command line: what is refused and with which line, options that change the machine, standard input and output."""
 import os
+import pty
+import select
 import signal
 import socket
 import struct
 import subprocess
+import termios
 
 import harness
 from harness import BINARY, Control, Process, check, main, path, receive, run, wait_until
@@ -17,6 +20,9 @@ EXIT_9_BY_DX = "66b809000000" "ba{}" "66ef" "f4ebfd"
 # in al, RBR; bl += al; until al == 'q'; out 0xf4, bl.
 ADD_INPUT = bytes.fromhex("30db" "bafd03" "ec" "a801" "74f8" "baf803" "ec" "00c3" "3c71" "75ee" "660fb6c3" "66e7f4"
                           "f4ebfd")
+
+# out 0x3f8, 'A' in a loop.
+PRINT_FOR_EVER = bytes.fromhex("baf803" "b041" "ee" "ebfd")
 
 
 def call(*arguments, stdin=subprocess.DEVNULL):
@@ -311,6 +317,35 @@ def test_reader_that_leaves():
     check(b"Broken pipe" in done.stderr, f"a reader that left: {done.stderr}")
 
 
+def test_terminal():
+    """Raw while it is the console, as before afterwards; Ctrl-A x ends; one that nobody reads holds up nothing."""
+    master, slave = pty.openpty()
+    before = termios.tcgetattr(slave)
+    control = path("tty.sock")
+
+    def start(*arguments):
+        process = subprocess.Popen([BINARY, "run", "--control", control, *arguments], stdin=slave, stdout=slave,
+                                   stderr=subprocess.PIPE)
+        check(Control(control).status() == "running", "it does not run")
+        return process
+    process = start("--append", "idle")
+    wait_until(lambda: not termios.tcgetattr(slave)[3] & termios.ICANON, "the terminal to be raw")
+    os.write(master, b"\x01x")
+    check(process.wait(30) == 0, "Ctrl-A x")
+    check(termios.tcgetattr(slave) == before, "the terminal's settings were not restored")
+    process = start("--load-address", "0x1000", write("printer", PRINT_FOR_EVER))
+    wait_until(lambda: not select.select([], [slave], [], 0)[1], "the terminal to be full")
+    here = Control(control)
+    for _ in range(3):
+        here.command("stop")
+        here.command("cont")
+    process.send_signal(signal.SIGTERM)
+    check(process.wait(30) == 143, "SIGTERM with a full terminal")
+    check(termios.tcgetattr(slave) == before, "the terminal's settings were not restored")
+    for fd in (master, slave):
+        os.close(fd)
+
+
 def test_no_kvm():
     """In a mount namespace of its own, /dev/kvm is something else."""
     def probe(command):
@@ -334,4 +369,4 @@ if __name__ == "__main__":
     main(test_help, test_bad_usage_of_run, test_failures_of_run, test_bad_images, test_bad_usage_of_receive,
          test_bad_usage_of_the_others, test_ctl, test_info, test_flat_images_and_exit_ports, test_cpu_features,
          test_serial, test_paused, test_signals, test_standard_input, test_closed_descriptors,
-         test_reader_that_leaves, test_no_kvm)
+         test_reader_that_leaves, test_terminal, test_no_kvm)
