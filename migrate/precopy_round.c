@@ -11,6 +11,9 @@
 /* Large enough that a record's fixed cost vanishes, small enough that the counters move. */
 #define BATCH_BYTES (4ull * 1024 * 1024)
 
+/* A round younger than this tells nothing about the link yet. */
+#define BANDWIDTH_SETTLE_NS (50 * CLOCK_NS_PER_MS)
+
 struct round_totals {
     uint64_t data_pages;
     uint64_t zero_pages;
@@ -64,6 +67,7 @@ static int flush(struct precopy_copier *copier, uint16_t type, uint32_t round, s
     struct wire_header header = {.type = type, .round = round};
     struct batch *batch = copier->batch;
     uint64_t pages = batch->payload_bytes / MIGRATE_PAGE_BYTES;
+    uint64_t elapsed_ns;
     struct progress_view *view;
     int rc;
 
@@ -76,8 +80,12 @@ static int flush(struct precopy_copier *copier, uint16_t type, uint32_t round, s
     pace_spend(&copier->pace, batch->vectors[0].iov_len + batch->payload_bytes, clock_now_ns());
     rc = record_send_vectors(copier->link, &header, batch->vectors, batch->nvectors, err);
     batch_reset(batch);
+    elapsed_ns = clock_now_ns() - copier->begin_ns;
     view = progress_begin(copier->progress);
     view->sent_bytes = channel_sent_bytes(copier->link->channel);
+    if (type == WIRE_PAGES && elapsed_ns > BANDWIDTH_SETTLE_NS)
+        view->bandwidth = (uint64_t)((double)(view->sent_bytes - copier->begin_sent) /
+                                     (double)elapsed_ns * (double)CLOCK_NS_PER_SEC);
     if (view->remaining_bytes >= pages * MIGRATE_PAGE_BYTES)
         view->remaining_bytes -= pages * MIGRATE_PAGE_BYTES;
     progress_end(copier->progress);
@@ -180,7 +188,7 @@ static int visit_pages(struct precopy_copier *copier, const struct migrate_chunk
 }
 
 static void account_round(struct precopy_copier *copier, uint32_t round,
-                          const struct round_totals *totals, uint64_t sent_before)
+                          const struct round_totals *totals)
 {
     struct progress_view *view = progress_begin(copier->progress);
     struct progress_round *slot = &view->rounds[round % PROGRESS_MAX_ROUNDS];
@@ -190,7 +198,7 @@ static void account_round(struct precopy_copier *copier, uint32_t round,
     view->zero_pages += totals->zero_pages;
     slot->dirty_pages = totals->data_pages + totals->zero_pages;
     slot->zero_pages = totals->zero_pages;
-    slot->sent_bytes = view->sent_bytes - sent_before;
+    slot->sent_bytes = view->sent_bytes - copier->begin_sent;
     progress_end(copier->progress);
 }
 
@@ -198,15 +206,17 @@ int precopy_send_round(struct precopy_copier *copier, uint32_t round, bool last,
 {
     struct wire_header sync = {.type = WIRE_SYNC, .round = round};
     struct round_totals totals = {0};
-    uint64_t sent_before = channel_sent_bytes(copier->link->channel);
-    int rc = for_each_chunk(copier, visit_pages, round, &totals, err);
+    int rc;
 
+    copier->begin_ns = clock_now_ns();
+    copier->begin_sent = channel_sent_bytes(copier->link->channel);
+    rc = for_each_chunk(copier, visit_pages, round, &totals, err);
     if (!rc)
         rc = flush(copier, WIRE_PAGES, round, err);
     if (!rc) {
         sync.flags = last ? WIRE_FLAG_LAST : 0;
         rc = record_send(copier->link, &sync, NULL, 0, NULL, 0, err);
     }
-    account_round(copier, round, &totals, sent_before);
+    account_round(copier, round, &totals);
     return rc;
 }

@@ -24,6 +24,7 @@ struct precopy_copier {
     uint64_t chunk_pages;
     uint64_t *data, *zero; /* one chunk's words each */
     struct batch *batch;
+    uint64_t begin_ns, begin_sent; /* of the round under way, for the bandwidth that people see */
 };
 
 /* Allocates for the layout; precopy_copier_free() also after a failure. */

@@ -4,11 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "vmm/base/size.h"
 
-#define BAR_CELLS 24
+#define BAR_CELLS       12
+#define DEFAULT_COLUMNS 80
 
 static uint64_t number(const json_t *object, const char *key)
 {
@@ -24,25 +26,38 @@ void migrate_display_init(struct migrate_display *display, bool json)
     display->lines = !json && !display->bar;
 }
 
+/* Columns of the terminal, less one so that nothing wraps. */
+static int usable_columns(void)
+{
+    struct winsize size;
+
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || size.ws_col < 2)
+        return DEFAULT_COLUMNS - 1;
+    return size.ws_col - 1;
+}
+
 static void show_bar(struct migrate_display *display, const json_t *own)
 {
-    char sent[16], left[16], rate[16], predicted[16];
-    char cells[BAR_CELLS + 1];
+    char sent[16], left[16], rate[16], predicted[16] = "?";
+    char cells[BAR_CELLS + 1], line[256];
     uint64_t memory = number(own, "memory_bytes"), remaining = number(own, "remaining_bytes");
+    uint64_t downtime_ns = number(own, "predicted_downtime_ns");
     double share = memory && remaining < memory ? 1 - (double)remaining / (double)memory : 0;
     int full = (int)(share * BAR_CELLS);
 
     for (int i = 0; i < BAR_CELLS; i++)
         cells[i] = i < full ? '#' : '.';
     cells[BAR_CELLS] = '\0';
-    (void)fprintf(
-        stderr, "\r\033[K[%s] round %llu  %s sent  %s left  %s/s  %llu pages/s dirty  downtime ~%s",
-        cells, (unsigned long long)number(own, "round"),
-        size_format(number(own, "bytes_sent"), sent, sizeof(sent)),
-        size_format(remaining, left, sizeof(left)),
-        size_format(number(own, "recent_bandwidth_bytes_per_s"), rate, sizeof(rate)),
-        (unsigned long long)number(own, "dirty_pages_per_s"),
-        size_format_duration(number(own, "predicted_downtime_ns"), predicted, sizeof(predicted)));
+    if (downtime_ns)
+        (void)size_format_duration(downtime_ns, predicted, sizeof(predicted));
+    (void)snprintf(line, sizeof(line),
+                   "[%s] round %llu %s sent %s left %s/s downtime ~%s dirty %llu pages/s", cells,
+                   (unsigned long long)number(own, "round"),
+                   size_format(number(own, "bytes_sent"), sent, sizeof(sent)),
+                   size_format(remaining, left, sizeof(left)),
+                   size_format(number(own, "recent_bandwidth_bytes_per_s"), rate, sizeof(rate)),
+                   predicted, (unsigned long long)number(own, "dirty_pages_per_s"));
+    (void)fprintf(stderr, "\r\033[K%.*s", usable_columns(), line);
     (void)fflush(stderr);
     display->bar_open = true;
 }
