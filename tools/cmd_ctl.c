@@ -104,15 +104,11 @@ int cmd_ctl(int argc, char **argv)
                                         {NULL, 0, OPTION_FLAG, NULL, 0}};
     char **operands;
     int noperands;
+    enum options_result result;
 
-    switch (options_parse(argc, argv, rules, help, &operands, &noperands)) {
-    case OPTIONS_HELP:
-        return 0;
-    case OPTIONS_BAD:
-        return SERVER_EXIT_USAGE;
-    case OPTIONS_GO:
-        break;
-    }
+    result = options_parse(argc, argv, rules, help, &operands, &noperands);
+    if (result != OPTIONS_GO)
+        return (int)result;
     if (!path || noperands < 1) {
         log_error("write pageferry ctl --control PATH COMMAND: see --help");
         return SERVER_EXIT_USAGE;

@@ -121,15 +121,11 @@ int cmd_info(int argc, char **argv)
     char **operands;
     int noperands;
     json_t *object;
+    enum options_result result;
 
-    switch (options_parse(argc, argv, rules, help, &operands, &noperands)) {
-    case OPTIONS_HELP:
-        return 0;
-    case OPTIONS_BAD:
-        return SERVER_EXIT_USAGE;
-    case OPTIONS_GO:
-        break;
-    }
+    result = options_parse(argc, argv, rules, help, &operands, &noperands);
+    if (result != OPTIONS_GO)
+        return (int)result;
     if (noperands) {
         log_error("info takes no operand: '%s' is left over", operands[0]);
         return SERVER_EXIT_USAGE;

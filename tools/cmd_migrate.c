@@ -243,15 +243,11 @@ int cmd_migrate(int argc, char **argv)
         {NULL, 0, OPTION_FLAG, NULL, 0}};
     char **operands;
     int noperands;
+    enum options_result result;
 
-    switch (options_parse(argc, argv, rules, help, &operands, &noperands)) {
-    case OPTIONS_HELP:
-        return 0;
-    case OPTIONS_BAD:
-        return SERVER_EXIT_USAGE;
-    case OPTIONS_GO:
-        break;
-    }
+    result = options_parse(argc, argv, rules, help, &operands, &noperands);
+    if (result != OPTIONS_GO)
+        return (int)result;
     if (!command.control || noperands != 1) {
         log_error("write pageferry migrate --control PATH ADDRESS: see --help");
         return SERVER_EXIT_USAGE;

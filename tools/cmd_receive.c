@@ -200,15 +200,11 @@ int cmd_receive(int argc, char **argv)
         {NULL, 0, OPTION_FLAG, NULL, 0}};
     char **operands;
     int noperands;
+    enum options_result result;
 
-    switch (options_parse(argc, argv, rules, help, &operands, &noperands)) {
-    case OPTIONS_HELP:
-        return 0;
-    case OPTIONS_BAD:
-        return SERVER_EXIT_USAGE;
-    case OPTIONS_GO:
-        break;
-    }
+    result = options_parse(argc, argv, rules, help, &operands, &noperands);
+    if (result != OPTIONS_GO)
+        return (int)result;
     if (check_options(&options, noperands, operands))
         return SERVER_EXIT_USAGE;
     return receive(&options);

@@ -179,15 +179,11 @@ int cmd_run(int argc, char **argv)
     struct server server;
     struct error err = {.text = ""};
     int rc;
+    enum options_result result;
 
-    switch (parse(argc, argv, &options)) {
-    case OPTIONS_HELP:
-        return 0;
-    case OPTIONS_BAD:
-        return SERVER_EXIT_USAGE;
-    case OPTIONS_GO:
-        break;
-    }
+    result = parse(argc, argv, &options);
+    if (result != OPTIONS_GO)
+        return (int)result;
     rc = server_init(&server, &options.server, &err);
     if (!rc)
         rc = build(&server, &options, &err);

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Clients of the control socket: accepting, framing, answering. */
+ * The control socket: who is connected, events for all of them, descriptors that were passed. */
 #include "tools/control.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/control_client.h"
 #include "tools/uri.h"
 #include "vmm/base/log.h"
-
-#define READ_BYTES 65536u
 
 json_t *control_version(void)
 {
@@ -23,225 +21,6 @@ json_t *control_version(void)
      */
     return json_pack("{s:{s:i, s:i, s:i}, s:s}", "qemu", "major", 0, "minor", 1, "micro", 0,
                      "package", "pageferry " PAGEFERRY_VERSION);
-}
-
-static void drop_client(struct control_client *client)
-{
-    loop_remove(client->control->loop, client->fd);
-    (void)close(client->fd);
-    if (client->received_fd >= 0)
-        (void)close(client->received_fd);
-    free(client->input);
-    free(client->output);
-    client->fd = -1;
-}
-
-/* Writes what the socket takes now. False where the client is gone. */
-static bool flush_client(struct control_client *client)
-{
-    while (client->output_bytes) {
-        ssize_t put = send(client->fd, client->output, client->output_bytes, MSG_NOSIGNAL);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0 && errno == EAGAIN)
-            break;
-        if (put < 0) {
-            drop_client(client);
-            return false;
-        }
-        client->output_bytes -= (size_t)put;
-        memmove(client->output, client->output + put, client->output_bytes);
-    }
-    if (client->closing && !client->output_bytes) {
-        drop_client(client);
-        return false;
-    }
-    loop_change(client->control->loop, client->fd,
-                (client->closing ? 0 : (uint32_t)EPOLLIN) |
-                    (client->output_bytes ? (uint32_t)EPOLLOUT : 0));
-    return true;
-}
-
-/* Queues one message, taking the reference. A client that does not read is dropped, not waited for.
- */
-static void send_message(struct control_client *client, json_t *message)
-{
-    char *text = message && !client->closing ? json_dumps(message, JSON_COMPACT) : NULL;
-    size_t length = text ? strlen(text) : 0;
-    char *grown = text ? realloc(client->output, client->output_bytes + length + 2) : NULL;
-
-    json_decref(message);
-    if (client->closing)
-        return; /* what it gets was decided before */
-    if (!grown || client->output_bytes + length > CONTROL_MAX_OUTPUT) {
-        client->output = grown ? grown : client->output;
-        client->closing = true;
-        client->output_bytes = 0;
-    } else {
-        client->output = grown;
-        memcpy(grown + client->output_bytes, text, length);
-        memcpy(grown + client->output_bytes + length, "\r\n", 2);
-        client->output_bytes += length + 2;
-    }
-    free(text);
-}
-
-static json_t *error_reply(const char *class, const char *line)
-{
-    char plain[sizeof(((struct error *)NULL)->text)];
-    json_t *reply = json_pack("{s:{s:s, s:s}}", "error", "class", class, "desc", line);
-
-    if (reply)
-        return reply;
-    /* A line that was cut within a character, or quotes a file name, is no text for JSON. */
-    (void)snprintf(plain, sizeof(plain), "%s", line);
-    for (char *at = plain; *at; at++)
-        *at = (char)((unsigned char)*at < 0x80 ? *at : '?');
-    return json_pack("{s:{s:s, s:s}}", "error", "class", class, "desc", plain);
-}
-
-static json_t *execute(struct control_client *client, const char *command, json_t *arguments)
-{
-    struct control *control = client->control;
-    struct error err = {.text = ""};
-    json_t *value;
-
-    if (strcmp(command, "qmp_capabilities") == 0) {
-        client->negotiated = true;
-        return json_pack("{s:{}}", "return");
-    }
-    if (!client->negotiated)
-        return error_reply("CommandNotFound", "expecting capabilities negotiation with "
-                                              "'qmp_capabilities'");
-    value = control->execute(control->opaque, client, command, arguments, &err);
-    if (value)
-        return json_pack("{s:o}", "return", value);
-    return error_reply(strncmp(err.text, "there is no command", 19) == 0 ? "CommandNotFound"
-                                                                         : "GenericError",
-                       err.text);
-}
-
-static void handle_message(struct control_client *client, json_t *message)
-{
-    const char *command = json_string_value(json_object_get(message, "execute"));
-    json_t *arguments = json_object_get(message, "arguments");
-    json_t *id = json_object_get(message, "id");
-    json_t *reply;
-
-    if (!command)
-        reply = error_reply("GenericError", "a message needs \"execute\" with a command's name");
-    else if (arguments && !json_is_object(arguments))
-        reply = error_reply("GenericError", "\"arguments\" must be an object");
-    else
-        reply = execute(client, command, arguments);
-    if (id && reply)
-        (void)json_object_set(reply, "id", id);
-    send_message(client, reply);
-}
-
-static void handle_text(struct control_client *client, const char *text, size_t length)
-{
-    json_error_t error;
-    json_t *message = json_loadb(text, length, 0, &error);
-
-    if (message)
-        handle_message(client, message);
-    else
-        send_message(client, error_reply("GenericError", "invalid JSON"));
-    json_decref(message);
-}
-
-static size_t skip_blanks(const char *text, size_t length)
-{
-    size_t at = 0;
-
-    while (at < length && strchr(" \t\r\n", text[at]) && text[at])
-        at++;
-    return at;
-}
-
-/* Handles every complete message in the input. */
-static void parse_input(struct control_client *client)
-{
-    size_t at = 0; /* where the message at hand begins */
-
-    while (!client->closing) {
-        size_t seen, used;
-        bool complete;
-
-        if (!client->input_seen)
-            at += skip_blanks(client->input + at, client->input_bytes - at);
-        seen = at + client->input_seen;
-        complete = json_frame_feed(&client->frame, client->input + seen, client->input_bytes - seen,
-                                   &used);
-        client->input_seen += used;
-        if (!complete)
-            break;
-        handle_text(client, client->input + at, client->input_seen);
-        at += client->input_seen;
-        client->input_seen = 0;
-    }
-    client->input_bytes -= at;
-    memmove(client->input, client->input + at, client->input_bytes);
-    if (client->input_bytes >= CONTROL_MAX_INPUT) {
-        send_message(client, error_reply("GenericError", "the message is too long"));
-        client->closing = true;
-    }
-}
-
-/* Reads once, with a descriptor that may have come along. */
-static ssize_t read_client(struct control_client *client)
-{
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } ancillary;
-    struct iovec vector = {.iov_base = client->input + client->input_bytes, .iov_len = READ_BYTES};
-    /* CMSG_LEN, not CMSG_SPACE: the padding would have room for a second descriptor, unseen. */
-    struct msghdr message = {.msg_iov = &vector,
-                             .msg_iovlen = 1,
-                             .msg_control = ancillary.bytes,
-                             .msg_controllen = CMSG_LEN(sizeof(int))};
-    ssize_t got = recvmsg(client->fd, &message, MSG_CMSG_CLOEXEC);
-    struct cmsghdr *header = got < 0 ? NULL : CMSG_FIRSTHDR(&message);
-
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
-        if (client->received_fd >= 0)
-            (void)close(client->received_fd);
-        memcpy(&client->received_fd, CMSG_DATA(header), sizeof(int));
-    }
-    return got;
-}
-
-static void on_client(void *opaque, uint32_t events)
-{
-    struct control_client *client = opaque;
-
-    if (client->closing && events & (EPOLLHUP | EPOLLERR)) {
-        drop_client(client); /* nobody reads what it still would get */
-        return;
-    }
-    if (!client->closing && events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-        char *grown = realloc(client->input, client->input_bytes + READ_BYTES);
-        ssize_t got;
-
-        if (!grown) {
-            drop_client(client);
-            return;
-        }
-        client->input = grown;
-        got = read_client(client);
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
-            drop_client(client);
-            return;
-        }
-        if (got > 0) {
-            client->input_bytes += (size_t)got;
-            parse_input(client);
-        }
-    }
-    (void)flush_client(client);
 }
 
 static struct control_client *free_client(struct control *control)
@@ -268,14 +47,14 @@ static void on_listen(void *opaque, uint32_t events)
         return;
     }
     *client = (struct control_client){.control = control, .fd = fd, .received_fd = -1};
-    if (loop_add(control->loop, fd, EPOLLIN, on_client, client)) {
+    if (loop_add(control->loop, fd, EPOLLIN, control_client_serve, client)) {
         (void)close(fd);
         client->fd = -1;
         return;
     }
-    send_message(client,
-                 json_pack("{s:{s:o, s:[]}}", "QMP", "version", control_version(), "capabilities"));
-    (void)flush_client(client);
+    control_client_send(
+        client, json_pack("{s:{s:o, s:[]}}", "QMP", "version", control_version(), "capabilities"));
+    (void)control_client_flush(client);
 }
 
 void control_init(struct control *control)
@@ -311,8 +90,8 @@ void control_close(struct control *control)
     for (unsigned i = 0; i < CONTROL_MAX_CLIENTS; i++) {
         struct control_client *client = &control->client[i];
 
-        if (client->fd >= 0 && flush_client(client))
-            drop_client(client);
+        if (client->fd >= 0 && control_client_flush(client))
+            control_client_drop(client);
     }
     for (unsigned i = 0; i < CONTROL_MAX_FDS; i++) {
         if (control->fds[i].fd >= 0)
@@ -341,7 +120,7 @@ void control_event(struct control *control, const char *name, json_t *data)
         struct control_client *client = &control->client[i];
 
         if (client->fd >= 0 && client->negotiated) {
-            send_message(client, json_incref(event));
+            control_client_send(client, json_incref(event));
             /* Written by the loop: a client must not vanish under whoever raised the event. */
             loop_change(control->loop, client->fd, EPOLLIN | (uint32_t)EPOLLOUT);
         }

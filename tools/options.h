@@ -23,7 +23,8 @@ struct option_rule {
     uint64_t max;
 };
 
-enum options_result { OPTIONS_GO, OPTIONS_HELP, OPTIONS_BAD };
+/* Anything but GO is the exit status of a command that has nothing more to do. */
+enum options_result { OPTIONS_GO = -1, OPTIONS_HELP = 0, OPTIONS_BAD = 2 };
 
 /* Parses argv[1…]; options may stand between operands. *operands points into argv at the *noperands
  * words that are no options. `rules` ends with a NULL name. -h and --help print `help`; a bad

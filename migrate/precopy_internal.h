@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One outgoing migration as its parts share it. Internal to the source's engine. */
+#ifndef MIGRATE_PRECOPY_INTERNAL_H
+#define MIGRATE_PRECOPY_INTERNAL_H
+
+#include "migrate/handover.h"
+#include "migrate/precopy.h"
+#include "migrate/precopy_round.h"
+
+struct precopy {
+    const struct migrate_source *source;
+    const struct precopy_options *options;
+    struct progress *progress;
+    struct record_link link;
+    struct record record;
+    struct precopy_copier copier;
+    enum handover_source owner;
+    uint32_t round;
+    uint64_t bandwidth;
+    uint64_t fixed_ns;
+    bool logging;
+    bool paused;      /* by us */
+    bool was_running; /* valid while paused */
+};
+
+/* One round with its statistics. All but the last are acknowledged: nothing of them is left in a
+ * socket buffer where it would delay the last one. */
+int precopy_run_round(struct precopy *p, uint64_t pending_pages, bool last, struct error *err);
+
+/* Pauses the guest, sends the last round and the state, and hands over. */
+int precopy_switch_over(struct precopy *p, struct error *err);
+
+#endif
