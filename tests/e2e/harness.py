@@ -225,7 +225,14 @@ def threads_of(pid):
 
 
 def fds_of(pid):
-    return sorted(os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
+    """What the process's descriptors are; one that is closed while we look is not there."""
+    found = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        except FileNotFoundError:
+            pass
+    return sorted(found)
 
 
 def need_kvm():
