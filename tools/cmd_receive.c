@@ -89,10 +89,11 @@ static void on_incoming_done(void *opaque, uint32_t events)
 {
     struct receiver *receiver = opaque;
     struct server *server = &receiver->server;
-    const struct incoming *incoming = &receiver->incoming;
+    struct incoming *incoming = &receiver->incoming;
 
     (void)events;
     loop_remove(&server->loop, incoming->done_fd);
+    incoming_collect(incoming);
     switch (incoming->outcome) {
     case RECEIVE_RUNNING:
         log_info("the guest has arrived: %s", server_run_state(server));

@@ -113,6 +113,13 @@ int incoming_start(struct incoming *incoming, struct vm_host *host, enum memory_
     return 0;
 }
 
+void incoming_collect(struct incoming *incoming)
+{
+    if (incoming->started && !incoming->joined)
+        (void)pthread_join(incoming->thread, NULL);
+    incoming->joined = true;
+}
+
 void incoming_finish(struct incoming *incoming)
 {
     uint64_t one = 1;
@@ -120,7 +127,7 @@ void incoming_finish(struct incoming *incoming)
     if (!incoming->started)
         return;
     (void)!write(incoming->cancel_fd, &one, sizeof(one));
-    (void)pthread_join(incoming->thread, NULL);
+    incoming_collect(incoming);
     incoming->started = false;
     if (incoming->listen_fd >= 0)
         (void)close(incoming->listen_fd);

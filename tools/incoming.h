@@ -20,7 +20,7 @@ struct incoming {
     int cancel_fd; /* eventfd */
     int done_fd;   /* eventfd: the thread has ended */
     pthread_t thread;
-    bool started;
+    bool started, joined;
     struct progress progress;
     /* Valid after the end. */
     enum receive_outcome outcome;
@@ -30,6 +30,9 @@ struct incoming {
 /* Takes over the descriptors: either listen_fd, or in_fd and out_fd. */
 int incoming_start(struct incoming *incoming, struct vm_host *host, enum memory_backing backing,
                    int listen_fd, int in_fd, int out_fd, struct error *err);
+
+/* After done_fd became readable: joins the thread; outcome and err are valid. */
+void incoming_collect(struct incoming *incoming);
 
 /* Ends the wait (a guest that was taken over stays) and joins the thread. Harmless if never
  * started. */
