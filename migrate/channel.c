@@ -35,6 +35,7 @@ struct channel {
     int in_fd, out_fd;
     bool is_socket;
     uint64_t deadline_ns;
+    uint64_t limit_ns; /* 0: none */
     bool cancelled;
     bool forget_cancel;
     uint64_t sent, received;
@@ -264,6 +265,13 @@ static int transfer_failed(const struct channel *channel, bool send, int code, s
     }
 }
 
+static uint64_t wait_until(const struct channel *channel)
+{
+    uint64_t until_ns = clock_now_ns() + channel->deadline_ns;
+
+    return channel->limit_ns && channel->limit_ns < until_ns ? channel->limit_ns : until_ns;
+}
+
 static int transfer(struct channel *channel, bool send, struct iovec *vectors, unsigned nvectors,
                     struct error *err)
 {
@@ -281,7 +289,7 @@ static int transfer(struct channel *channel, bool send, struct iovec *vectors, u
         if (!sqe)
             return error_set(err, EBUSY, "io_uring has no free submission entry");
         prepare_transfer(channel, sqe, send, &message);
-        moved = run_transfer(channel, sqe, clock_now_ns() + channel->deadline_ns);
+        moved = run_transfer(channel, sqe, wait_until(channel));
         if (moved == -EINTR || moved == -EAGAIN)
             continue;
         if (moved == 0)
@@ -326,6 +334,11 @@ int channel_wait_readable(struct channel *channel, uint64_t timeout_ns, struct e
     if (events < 0)
         return transfer_failed(channel, false, -events, err);
     return 1;
+}
+
+void channel_limit(struct channel *channel, uint64_t until_ns)
+{
+    channel->limit_ns = until_ns;
 }
 
 uint64_t channel_sent_bytes(const struct channel *channel)

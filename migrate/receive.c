@@ -22,6 +22,7 @@ struct receive {
     enum handover_destination owner;
     uint32_t round; /* the one that is being received */
     bool last_done; /* its SYNC said that no other follows */
+    bool offered;   /* the source has sent its machine */
     bool created;   /* the sink has a machine */
 };
 
@@ -61,6 +62,8 @@ static int accept_machine(struct receive *r, struct error *err)
         rc = record_receive_payload(&r->link, &r->record, &tree, err);
     if (rc)
         return rc;
+    r->offered = true;
+    channel_limit(r->link.channel, 0);
     tree_bytes = (size_t)r->record.header.payload_bytes;
     rc = ops->check(r->sink->opaque, tree, tree_bytes, err);
     if (!rc) {
@@ -229,7 +232,7 @@ static enum receive_outcome give_up(struct receive *r, bool hello_done, int code
         r->sink->ops->discard(r->sink->opaque);
     progress_get(r->progress, &view);
     error_prefix(err, "%s", progress_phase_name(view.phase));
-    if (!hello_done)
+    if (!r->offered)
         return RECEIVE_STRANGER;
     return r->hello.flags & WIRE_HELLO_CHECK ? RECEIVE_CHECKED : RECEIVE_DISCARDED;
 }
@@ -252,6 +255,9 @@ enum receive_outcome receive_run(const struct migrate_sink *sink, struct channel
     progress_begin(progress)->started_ns = clock_now_ns();
     progress_end(progress);
     progress_set_phase(progress, PROGRESS_HELLO);
+    /* Until it has offered a machine a peer gets one deadline in all, however steadily its bytes
+     * drip. */
+    channel_limit(channel, clock_now_ns() + MIGRATE_DEADLINE_NS);
     rc = say_hello(r, err);
     hello_done = rc == 0;
     if (!rc)

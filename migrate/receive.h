@@ -13,7 +13,7 @@ enum receive_outcome {
     RECEIVE_RUNNING, /* the guest is owned here: sink->run() was called */
     RECEIVE_CHECKED, /* the peer only asked whether the machine would be accepted; err has a line if
                         not */
-    RECEIVE_STRANGER,  /* the peer never spoke our protocol: nothing was built */
+    RECEIVE_STRANGER,  /* the peer never offered a machine: nothing was built */
     RECEIVE_DISCARDED, /* the migration failed before COMMIT: the sink was discarded */
 };
 

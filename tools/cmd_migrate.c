@@ -173,7 +173,10 @@ static int conclude(const struct migrate_command *command)
     const json_t *own = json_object_get(command->final, "x-pageferry");
     const char *outcome = json_string_value(json_object_get(own, "outcome"));
     const char *reason = json_string_value(json_object_get(command->final, "error-desc"));
+    const char *guest = json_string_value(json_object_get(own, "guest"));
 
+    if (!guest)
+        guest = "unknown";
     if (!outcome)
         outcome = "failed";
     if (!reason)
@@ -197,7 +200,7 @@ static int conclude(const struct migrate_command *command)
     else if (command->check)
         log_error("refused %s", reason);
     else
-        log_error("the migration failed %s; the guest is unharmed at the source", reason);
+        log_error("the migration failed %s; the guest here: %s", reason, guest);
     return SERVER_EXIT_FAILURE;
 }
 

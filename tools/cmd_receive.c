@@ -140,6 +140,7 @@ static int start(struct receiver *receiver, const struct receive_options *option
     enum memory_backing backing;
     char chosen[URI_MAX_BYTES];
     struct uri uri;
+    const char *unix_path = NULL;
     int listen_fd = -1, in_fd = -1, out_fd = -1;
     int rc = memory_backing_parse(options->backing, &backing, err);
 
@@ -149,10 +150,12 @@ static int start(struct receiver *receiver, const struct receive_options *option
         rc = uri_parse(options->listen, &uri, err);
         if (!rc)
             rc = uri_listen(&uri, &listen_fd, chosen, err);
+        if (!rc && uri.kind == URI_UNIX)
+            unix_path = options->listen + strlen("unix:");
     }
     if (!rc)
-        rc = incoming_start(&receiver->incoming, &server->host, backing, listen_fd, in_fd, out_fd,
-                            err);
+        rc = incoming_start(&receiver->incoming, &server->host, backing, listen_fd, unix_path,
+                            in_fd, out_fd, err);
     if (!rc &&
         loop_add(&server->loop, receiver->incoming.done_fd, EPOLLIN, on_incoming_done, receiver))
         rc = error_set(err, ENOSPC, "the control loop takes no more descriptors");
@@ -182,9 +185,6 @@ static int receive(const struct receive_options *options)
     }
     incoming_finish(&receiver.incoming);
     server_destroy(&receiver.server);
-    if (options->listen && strncmp(options->listen, "unix:", 5) == 0 &&
-        receiver.incoming.listen_fd > 0)
-        (void)unlink(options->listen + 5);
     return rc;
 }
 

@@ -146,6 +146,7 @@ int control_keep_fd(struct control *control, struct control_client *client, cons
             continue;
         (void)snprintf(control->fds[i].name, sizeof(control->fds[i].name), "%s", name);
         control->fds[i].fd = client->received_fd;
+        control->fds[i].owner = client;
         client->received_fd = -1;
         return 0;
     }

@@ -35,7 +35,8 @@ struct control_client {
 /* A descriptor that a client passed with getfd. */
 struct control_fd {
     char name[64];
-    int fd; /* -1: free */
+    int fd;                             /* -1: free */
+    const struct control_client *owner; /* it goes when the client goes */
 };
 
 /* Executes a command; returns the value of "return" (a new reference), or NULL with err set. */

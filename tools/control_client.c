@@ -19,6 +19,14 @@ void control_client_drop(struct control_client *client)
     (void)close(client->fd);
     if (client->received_fd >= 0)
         (void)close(client->received_fd);
+    for (unsigned i = 0; i < CONTROL_MAX_FDS; i++) {
+        struct control_fd *kept = &client->control->fds[i];
+
+        if (kept->fd >= 0 && kept->owner == client) {
+            (void)close(kept->fd);
+            kept->fd = -1;
+        }
+    }
     free(client->input);
     free(client->output);
     client->fd = -1;

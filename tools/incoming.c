@@ -2,10 +2,8 @@
 #include "tools/incoming.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "vmm/base/log.h"
@@ -26,28 +24,6 @@ static int serve(struct incoming *incoming, int in_fd, int out_fd)
     return 0;
 }
 
-/* The next connection, or -errno; -ECANCELED when nobody wants one any more. */
-static int next_connection(const struct incoming *incoming)
-{
-    for (;;) {
-        struct pollfd polls[2] = {{.fd = incoming->listen_fd, .events = POLLIN},
-                                  {.fd = incoming->cancel_fd, .events = POLLIN}};
-        int fd;
-
-        if (poll(polls, 2, -1) < 0 && errno != EINTR)
-            return -errno;
-        if (polls[1].revents)
-            return -ECANCELED;
-        if (!polls[0].revents)
-            continue;
-        fd = accept4(incoming->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-        if (fd >= 0)
-            return fd;
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EBADF)
-            return -errno;
-    }
-}
-
 /* True where the wait goes on: the peer was no migration, or only asked. */
 static bool wait_on(struct incoming *incoming)
 {
@@ -66,6 +42,18 @@ static bool wait_on(struct incoming *incoming)
     return false;
 }
 
+/* Whoever comes now is told at once that there is nobody. */
+static void stop_listening(struct incoming *incoming)
+{
+    if (incoming->listen_fd < 0)
+        return;
+    lobby_close(&incoming->lobby);
+    (void)close(incoming->listen_fd);
+    incoming->listen_fd = -1;
+    if (incoming->unix_path)
+        (void)unlink(incoming->unix_path);
+}
+
 static void *incoming_main(void *opaque)
 {
     struct incoming *incoming = opaque;
@@ -77,7 +65,7 @@ static void *incoming_main(void *opaque)
         int in_fd = incoming->in_fd, out_fd = incoming->out_fd;
 
         if (incoming->listen_fd >= 0) {
-            in_fd = out_fd = next_connection(incoming);
+            in_fd = out_fd = lobby_next(&incoming->lobby, incoming->cancel_fd);
             if (in_fd < 0) {
                 (void)error_set(&incoming->err, -in_fd, "waiting for a guest: %s",
                                 strerror(-in_fd));
@@ -87,18 +75,21 @@ static void *incoming_main(void *opaque)
         }
         more = serve(incoming, in_fd, out_fd) == 0 && wait_on(incoming) && incoming->listen_fd >= 0;
     }
+    stop_listening(incoming);
     (void)!write(incoming->done_fd, &one, sizeof(one));
     return NULL;
 }
 
 int incoming_start(struct incoming *incoming, struct vm_host *host, enum memory_backing backing,
-                   int listen_fd, int in_fd, int out_fd, struct error *err)
+                   int listen_fd, const char *unix_path, int in_fd, int out_fd, struct error *err)
 {
     int rc;
 
     memset(incoming, 0, sizeof(*incoming));
     incoming->binding = (struct binding_sink){.host = host, .backing = backing};
     incoming->listen_fd = listen_fd;
+    incoming->unix_path = unix_path;
+    lobby_init(&incoming->lobby, listen_fd);
     incoming->in_fd = in_fd;
     incoming->out_fd = out_fd;
     progress_init(&incoming->progress);
@@ -129,8 +120,6 @@ void incoming_finish(struct incoming *incoming)
     (void)!write(incoming->cancel_fd, &one, sizeof(one));
     incoming_collect(incoming);
     incoming->started = false;
-    if (incoming->listen_fd >= 0)
-        (void)close(incoming->listen_fd);
     (void)close(incoming->cancel_fd);
     (void)close(incoming->done_fd);
     progress_destroy(&incoming->progress);

@@ -11,11 +11,14 @@
 #include "migrate/progress.h"
 #include "migrate/receive.h"
 #include "tools/binding.h"
+#include "tools/lobby.h"
 #include "vmm/base/error.h"
 
 struct incoming {
     struct binding_sink binding;
-    int listen_fd; /* -1: one stream that is there already */
+    struct lobby lobby;
+    const char *unix_path;
+    int listen_fd; /* -1: one stream that is there already, or nobody is wanted any more */
     int in_fd, out_fd;
     int cancel_fd; /* eventfd */
     int done_fd;   /* eventfd: the thread has ended */
@@ -27,9 +30,10 @@ struct incoming {
     struct error err;
 };
 
-/* Takes over the descriptors: either listen_fd, or in_fd and out_fd. */
+/* Takes over the descriptors: either listen_fd, or in_fd and out_fd. unix_path (NULL: none) is the
+ * socket's file, removed when nobody is wanted any more; borrowed. */
 int incoming_start(struct incoming *incoming, struct vm_host *host, enum memory_backing backing,
-                   int listen_fd, int in_fd, int out_fd, struct error *err);
+                   int listen_fd, const char *unix_path, int in_fd, int out_fd, struct error *err);
 
 /* After done_fd became readable: joins the thread; outcome and err are valid. */
 void incoming_collect(struct incoming *incoming);

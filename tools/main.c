@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * pageferry: a table of subcommands. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,21 +46,30 @@ static void fill_standard_descriptors(void)
     }
 }
 
+/* What was printed and could not be written is a failure too. */
+static int finish(int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    log_error("standard output: %s", strerror(errno));
+    return status ? status : 1;
+}
+
 int main(int argc, char **argv)
 {
     fill_standard_descriptors();
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         print_help();
-        return argc < 2 ? 2 : 0;
+        return finish(argc < 2 ? 2 : 0);
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("pageferry %s\n", PAGEFERRY_VERSION);
-        return 0;
+        return finish(0);
     }
     for (size_t i = 0; i < NSUBCOMMANDS; i++) {
         if (strcmp(argv[1], subcommands[i].name) == 0)
-            return subcommands[i].run(argc - 1, argv + 1);
+            return finish(subcommands[i].run(argc - 1, argv + 1));
     }
     log_error("there is no command '%s': see pageferry --help", argv[1]);
     return 2;

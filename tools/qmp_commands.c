@@ -30,19 +30,25 @@ static json_t *query_status(struct server *server, json_t *arguments, struct err
 
 static json_t *stop(struct server *server, json_t *arguments, struct error *err)
 {
+    bool was_running = strcmp(server_run_state(server), "running") == 0;
+
     (void)arguments;
     if (vm_host_stop(&server->host, err))
         return NULL;
-    control_event(&server->control, "STOP", NULL);
+    if (was_running)
+        control_event(&server->control, "STOP", NULL);
     return json_object();
 }
 
 static json_t *cont(struct server *server, json_t *arguments, struct error *err)
 {
+    bool was_running = strcmp(server_run_state(server), "running") == 0;
+
     (void)arguments;
     if (vm_host_cont(&server->host, err))
         return NULL;
-    control_event(&server->control, "RESUME", NULL);
+    if (!was_running)
+        control_event(&server->control, "RESUME", NULL);
     return json_object();
 }
 

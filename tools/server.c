@@ -52,6 +52,8 @@ static void announce_outcome(struct server *server)
     const char *name = migration_outcome_name(migration->outcome);
     json_t *details = qmp_query_migrate(server, NULL, NULL);
 
+    (void)json_object_set_new(json_object_get(details, "x-pageferry"), "guest",
+                              json_string(server_run_state(server)));
     control_event(&server->control, "MIGRATION",
                   json_pack("{s:s, s:o}", "status",
                             migration->outcome == PRECOPY_IN_DOUBT ? "failed" : name,
@@ -79,6 +81,7 @@ int server_init(struct server *server, const struct server_options *options, str
     control_init(&server->control);
     server->migration.cancel_fd = -1;
     (void)signal(SIGPIPE, SIG_IGN); /* a peer that goes is an error code, not a death */
+    (void)signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
     rc = vm_host_init(&server->host, err);
     if (!rc)
         rc = loop_init(&server->loop, err);

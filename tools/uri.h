@@ -30,9 +30,10 @@ int uri_connect(const struct uri *uri, uint64_t deadline_ns, int cancel_fd, int 
 
 /* Starts `/bin/sh -c COMMAND` with one end of a socket pair as its standard input and output; *fd
  * is the other. */
+/* The command has a session of its own. */
 int uri_spawn(const struct uri *uri, int *fd, pid_t *child, struct error *err);
 
-/* Waits for the command for a grace period, then kills it. */
+/* Waits for the command for a grace period, then ends it and all it started. */
 void uri_reap(pid_t child);
 
 /* Listens on tcp or unix; `chosen` (URI_MAX_BYTES) gets the URI to connect to, with the port that

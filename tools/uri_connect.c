@@ -145,6 +145,8 @@ int uri_spawn(const struct uri *uri, int *fd, pid_t *child, struct error *err)
         (void)sigemptyset(&none);
         (void)sigprocmask(SIG_SETMASK, &none, NULL);
         (void)signal(SIGPIPE, SIG_DFL);
+        (void)signal(SIGXFSZ, SIG_DFL);
+        (void)setsid(); /* a Ctrl-C at our terminal is not for whom carries the guest */
         if (dup2(ends[1], STDIN_FILENO) >= 0 && dup2(ends[1], STDOUT_FILENO) >= 0)
             (void)execl("/bin/sh", "sh", "-c", uri->rest, (char *)NULL);
         _exit(127);
@@ -155,15 +157,27 @@ int uri_spawn(const struct uri *uri, int *fd, pid_t *child, struct error *err)
     return 0;
 }
 
-void uri_reap(pid_t child)
+static bool ended_within(pid_t child, unsigned ms)
 {
-    for (unsigned waited_ms = 0; waited_ms < REAP_GRACE_MS; waited_ms += 10) {
+    for (unsigned waited_ms = 0; waited_ms < ms; waited_ms += 10) {
         if (waitpid(child, NULL, WNOHANG) != 0)
-            return;
+            return true;
         (void)usleep(10 * 1000);
     }
-    (void)kill(child, SIGKILL);
-    (void)waitpid(child, NULL, 0);
+    return false;
+}
+
+void uri_reap(pid_t child)
+{
+    bool ended = ended_within(child, REAP_GRACE_MS);
+
+    /* What it started is in its group, and may have outlived it. */
+    (void)kill(-child, SIGTERM);
+    if (!ended)
+        ended = ended_within(child, REAP_GRACE_MS);
+    (void)kill(-child, SIGKILL);
+    if (!ended)
+        (void)waitpid(child, NULL, 0);
 }
 
 /* A socket file that nobody listens on any more may go; anything else may not. */

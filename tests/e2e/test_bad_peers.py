@@ -4,6 +4,7 @@ import os
 import socket
 import struct
 import threading
+import time
 
 from harness import Control, check, finish, main, migrate, migrate_well, path, receive, run
 
@@ -86,5 +87,50 @@ def test_strangers_do_not_stop_the_receiver():
     source.kill()
 
 
+def test_scanners_keep_nobody_waiting():
+    """Silent, dripping and half-spoken connections wait aside; a source that comes meanwhile is served at once, and one
+    that gives up after HELLO does not end the receiver."""
+    target, _, uri = receive()
+    address = ("127.0.0.1", int(uri.rsplit(":", 1)[1]))
+    silent = [socket.create_connection(address) for _ in range(12)]
+    dripping = socket.create_connection(address)
+    dripping.sendall(b"PAGEFE")
+    _, control = run("memcheck")
+    with socket.create_connection(address) as half:
+        half.sendall(hello_of_a_source())
+    begin = time.monotonic()
+    migrate_well(control, uri)
+    check(time.monotonic() - begin < 5, "the migration had to wait for a scanner")
+    for one in [dripping, *silent]:
+        one.close()
+    finish(target)
+
+
+def hello_of_a_source():
+    """What pageferry itself sends first."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        _, control = run("memcheck")
+        here = Control(control)
+        here.command("migrate", uri=f"tcp:127.0.0.1:{listener.getsockname()[1]}")
+        connection, _ = listener.accept()
+        with connection:
+            return connection.recv(64, socket.MSG_WAITALL)
+
+
+def test_second_source_is_told_at_once():
+    target, _, uri = receive()
+    _, first = run("memcheck")
+    second_source, second = run("memcheck")
+    migrate_well(first, uri)
+    begin = time.monotonic()
+    code, result, err = migrate(second, uri)
+    check(code == 1 and "refused" in err + str(result), f"{code} {result} {err}")
+    check(time.monotonic() - begin < 5, "it waited for a receiver that has its guest")
+    check(Control(second).status() == "running", "the second guest stopped")
+    finish(target)
+    finish(second_source)
+
+
 if __name__ == "__main__":
-    main(test_bad_receivers, test_strangers_do_not_stop_the_receiver)
+    main(test_bad_receivers, test_strangers_do_not_stop_the_receiver, test_scanners_keep_nobody_waiting,
+         test_second_source_is_told_at_once)

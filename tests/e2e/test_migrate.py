@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A running guest moves between two processes, over every kind of link, and both sides say what is true."""
+import os
 import shlex
+import signal
 import socket
 import subprocess
 import time
@@ -70,6 +72,29 @@ def test_exec_and_stdio():
     wait_until(verdict, "the verdict of the guest behind exec:")
     Control(control).command("quit")
     source.expect_exit(0)
+
+
+def test_exec_survives_the_terminal():
+    """Ctrl-C or a hang-up where the source runs is not for the command that carries the guest."""
+    control, there = path("source.sock"), path("there.sock")
+    source = subprocess.Popen([BINARY, "run", "--append", "memcheck set=8M rate=1000", "--control", control],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    source.stdout.readline()
+    migrate_well(control, f"exec:{shlex.quote(BINARY)} receive --stdio --control {shlex.quote(there)}")
+    os.killpg(source.pid, signal.SIGINT)
+    check(source.wait(20) == 128 + signal.SIGINT, "the source's status")
+    check(Control(there).status() == "running", "the guest died with its source")
+    Control(there).command("quit")
+
+
+def test_exec_leaves_nothing_behind():
+    _, control = run("memcheck")
+    for command in ("sleep 98731", "sleep 98732; true", "(sleep 98733 &); exit 1", "trap '' TERM; sleep 98734"):
+        code, result, err = migrate(control, f"exec:{command}")
+        check(code == 1, f"{command}: {code} {result} {err}")
+        left = subprocess.run(["pgrep", "-f", "sleep 9873"], capture_output=True, check=False).stdout
+        check(not left, f"{command} left {left}")
+    check(Control(control).status() == "running", "the guest does not run")
 
 
 def test_fd():
@@ -201,5 +226,5 @@ def test_guest_ends_meanwhile():
 
 
 if __name__ == "__main__":
-    main(test_tcp, test_unix, test_ipv6, test_exec_and_stdio, test_fd, test_paused_arrives_paused,
+    main(test_tcp, test_unix, test_ipv6, test_exec_and_stdio, test_exec_survives_the_terminal, test_exec_leaves_nothing_behind, test_fd, test_paused_arrives_paused,
          test_check_sends_no_page, test_check_says_what_would_refuse, test_nothing_is_left, test_events, test_bandwidth_limit, test_cancel, test_guest_ends_meanwhile)
