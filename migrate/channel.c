@@ -336,9 +336,19 @@ int channel_wait_readable(struct channel *channel, uint64_t timeout_ns, struct e
     return 1;
 }
 
-void channel_limit(struct channel *channel, uint64_t until_ns)
+uint64_t channel_bound(struct channel *channel)
 {
-    channel->limit_ns = until_ns;
+    uint64_t outer = channel->limit_ns;
+    uint64_t inner = clock_now_ns() + channel->deadline_ns;
+
+    if (!outer || inner < outer)
+        channel->limit_ns = inner;
+    return outer;
+}
+
+void channel_unbound(struct channel *channel, uint64_t outer)
+{
+    channel->limit_ns = outer;
 }
 
 uint64_t channel_sent_bytes(const struct channel *channel)

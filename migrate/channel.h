@@ -42,8 +42,10 @@ int channel_receive(struct channel *channel, struct iovec *vectors, unsigned nve
 /* Waits until a byte can be received: 1; or the time is over: 0; or -errno as above. */
 int channel_wait_readable(struct channel *channel, uint64_t timeout_ns, struct error *err);
 
-/* No wait lasts beyond this time (clock_now_ns()), whatever moves; 0 = no limit. */
-void channel_limit(struct channel *channel, uint64_t until_ns);
+/* From here to channel_unbound() all waits together last no longer than one deadline, however
+ * steadily bytes drip. Returns what channel_unbound() takes; an outer bound stays in force. */
+uint64_t channel_bound(struct channel *channel);
+void channel_unbound(struct channel *channel, uint64_t outer);
 
 /* Bytes moved so far: the offset that errors name. */
 uint64_t channel_sent_bytes(const struct channel *channel);

@@ -12,7 +12,8 @@
 #include "migrate/precopy_internal.h"
 #include "vmm/base/clock.h"
 
-/* A round shorter than this says more about the round trip than about the link. */
+/* A round shorter than this says more about the round trip than about the link: it can only tell
+ * that the link is faster than was thought. */
 #define BANDWIDTH_SAMPLE_BYTES (4ull * 1024 * 1024)
 
 static int say_hello(struct precopy *p, struct error *err)
@@ -63,13 +64,14 @@ static int offer_machine(struct precopy *p, struct error *err)
 
 /* What switching over costs whatever the last round's size: pausing and saving, measured by doing
  * it once while the guest still has a long copy behind it, twice because the destination's loading
- * costs about the same, plus one round trip. */
-static int measure_fixed_cost(struct precopy *p, uint64_t round_trip_ns, struct error *err)
+ * costs about the same. A disturbed sample is corrected by a later one. */
+static int measure_fixed_cost(struct precopy *p, struct error *err)
 {
     const struct migrate_source_ops *ops = p->source->ops;
     uint64_t begin = clock_now_ns();
     void *state = NULL;
     size_t state_bytes;
+    uint64_t cost_ns;
     bool was_running;
     int rc, resumed;
 
@@ -77,7 +79,9 @@ static int measure_fixed_cost(struct precopy *p, uint64_t round_trip_ns, struct 
     if (rc)
         return rc;
     rc = ops->save(p->source->opaque, &state, &state_bytes, err);
-    p->fixed_ns = 2 * (clock_now_ns() - begin) + round_trip_ns;
+    cost_ns = 2 * (clock_now_ns() - begin);
+    if (!p->fixed_ns || cost_ns < p->fixed_ns)
+        p->fixed_ns = cost_ns;
     free(state);
     resumed = ops->resume(p->source->opaque, was_running, err);
     return rc ? rc : resumed;
@@ -98,14 +102,16 @@ static uint64_t begin_round(struct precopy *p, uint64_t pending_pages)
 static void end_round(struct precopy *p, uint64_t begin_ns)
 {
     uint64_t ns = clock_now_ns() - begin_ns;
+    uint64_t sample;
     struct progress_view *view = progress_begin(p->progress);
     struct progress_round *slot = &view->rounds[p->round % PROGRESS_MAX_ROUNDS];
 
     slot->ns = ns;
     view->remaining_bytes = 0;
-    if (slot->sent_bytes >= BANDWIDTH_SAMPLE_BYTES || !p->bandwidth)
-        p->bandwidth =
-            (uint64_t)((double)slot->sent_bytes / (double)(ns ? ns : 1) * (double)CLOCK_NS_PER_SEC);
+    sample =
+        (uint64_t)((double)slot->sent_bytes / (double)(ns ? ns : 1) * (double)CLOCK_NS_PER_SEC);
+    if (slot->sent_bytes >= BANDWIDTH_SAMPLE_BYTES || sample > p->bandwidth)
+        p->bandwidth = sample;
     view->bandwidth = p->bandwidth;
     progress_end(p->progress);
 }
@@ -113,10 +119,18 @@ static void end_round(struct precopy *p, uint64_t begin_ns)
 int precopy_run_round(struct precopy *p, uint64_t pending_pages, bool last, struct error *err)
 {
     uint64_t begin = begin_round(p, pending_pages);
+    uint64_t sent_ns;
     int rc = precopy_send_round(&p->copier, p->round, last, err);
 
-    if (!rc && !last)
+    if (!rc && !last) {
+        sent_ns = clock_now_ns();
         rc = record_expect(&p->link, WIRE_SYNCED, p->round, &p->record, err);
+        sent_ns = clock_now_ns() - sent_ns;
+        /* Holds what was still in the socket's buffer: the smallest comes close to the round trip.
+         */
+        if (!p->round_trip_ns || sent_ns < p->round_trip_ns)
+            p->round_trip_ns = sent_ns;
+    }
     end_round(p, begin);
     return rc;
 }
@@ -154,23 +168,22 @@ static int copy_rounds(struct precopy *p, struct error *err)
     for (;; p->round++) {
         struct converge_input input = {.limit_ns = p->options->downtime_limit_ns};
         uint64_t begin = clock_now_ns();
-        uint64_t round_trip;
 
         rc = precopy_run_round(p, pending, false, err);
         if (rc)
             return rc;
-        round_trip = clock_now_ns();
         rc = source->ops->sync(source->opaque, &pending, err);
         if (rc)
             return rc;
-        if (p->round == 0) {
-            rc = measure_fixed_cost(p, clock_now_ns() - round_trip, err);
+        if (p->round == 0 || p->fixed_ns > p->options->downtime_limit_ns / 2) {
+            rc = measure_fixed_cost(p, err);
             if (rc)
                 return rc;
         }
         input.pending_bytes = pending * MIGRATE_PAGE_BYTES;
         input.bandwidth = p->bandwidth;
-        input.fixed_ns = p->fixed_ns;
+        /* STATE to READY, COMMIT to RUNNING. */
+        input.fixed_ns = p->fixed_ns + 2 * p->round_trip_ns;
         show_prediction(p, pending, converge_predict_ns(&input), clock_now_ns() - begin);
         if (converge_decide(&input) == CONVERGE_SWITCH_OVER)
             return 0;

@@ -13,11 +13,14 @@
 #include "vmm/base/error.h"
 
 #define PRECOPY_DOWNTIME_LIMIT_NS (50ull * 1000 * 1000)
-#define PRECOPY_CHUNK_PAGES       16384u
+/* Below this a page takes so long that the link looks dead. */
+#define PRECOPY_MIN_BANDWIDTH (64u * 1024)
+#define PRECOPY_CHUNK_PAGES   16384u
 
 struct precopy_options {
     uint64_t downtime_limit_ns;
-    uint64_t max_bandwidth; /* bytes/s over the link, 0 = unlimited */
+    uint64_t max_bandwidth; /* bytes/s over the link, 0 = unlimited, else at least
+                               PRECOPY_MIN_BANDWIDTH */
     uint32_t chunk_pages;   /* claim granularity, a multiple of 64 */
     bool check_only;        /* stop after the destination accepted the machine */
 };

@@ -18,7 +18,8 @@ struct precopy {
     enum handover_source owner;
     uint32_t round;
     uint64_t bandwidth;
-    uint64_t fixed_ns;
+    uint64_t fixed_ns;      /* pause and state, 0 = not measured */
+    uint64_t round_trip_ns; /* smallest seen, 0 = not measured */
     bool logging;
     bool paused;      /* by us */
     bool was_running; /* valid while paused */

@@ -68,8 +68,13 @@ static int hand_over(struct precopy *p, struct error *err)
         return rc;
     /* A cancellation that comes from here on is too late; one that came before ends it here. */
     rc = channel_wait_readable(p->link.channel, 0, err);
+    if (rc > 0) {
+        rc = record_receive(&p->link, &p->record, err);
+        if (!rc)
+            rc = error_set(err, EPROTO, "the destination spoke after READY");
+    }
     if (rc)
-        return rc < 0 ? rc : error_set(err, EPROTO, "the destination spoke after READY");
+        return rc;
     channel_forget_cancel(p->link.channel);
     rc = advance(p, HANDOVER_EVENT_READY, HANDOVER_DO_SEND_COMMIT, err);
     progress_set_phase(p->progress, PROGRESS_COMMIT);

@@ -63,7 +63,6 @@ static int accept_machine(struct receive *r, struct error *err)
     if (rc)
         return rc;
     r->offered = true;
-    channel_limit(r->link.channel, 0);
     tree_bytes = (size_t)r->record.header.payload_bytes;
     rc = ops->check(r->sink->opaque, tree, tree_bytes, err);
     if (!rc) {
@@ -205,6 +204,7 @@ static void run_guest(struct receive *r)
     struct progress_view *view;
     uint64_t now;
 
+    channel_forget_cancel(r->link.channel); /* too late: the source must hear RUNNING */
     r->sink->ops->run(r->sink->opaque, (r->record.header.flags & WIRE_FLAG_RUN) != 0);
     now = clock_now_ns();
     wire_put_u64(meta, now);
@@ -225,6 +225,7 @@ static enum receive_outcome give_up(struct receive *r, bool hello_done, int code
 
     /* Irrevocable from here on, so the source may be told before the slow part. */
     (void)handover_destination_step(&r->owner, HANDOVER_EVENT_LOST);
+    channel_forget_cancel(r->link.channel); /* whoever cancelled: the source is told why */
     if (hello_done && code != -ECONNRESET && code != -ECONNABORTED)
         record_send_error(&r->link, err->text);
     populate_stop(&r->populate); /* before the memory goes */
@@ -243,6 +244,7 @@ enum receive_outcome receive_run(const struct migrate_sink *sink, struct channel
     struct receive *r = calloc(1, sizeof(*r));
     enum receive_outcome outcome;
     bool hello_done;
+    uint64_t outer;
     int rc;
 
     if (!r) {
@@ -255,13 +257,12 @@ enum receive_outcome receive_run(const struct migrate_sink *sink, struct channel
     progress_begin(progress)->started_ns = clock_now_ns();
     progress_end(progress);
     progress_set_phase(progress, PROGRESS_HELLO);
-    /* Until it has offered a machine a peer gets one deadline in all, however steadily its bytes
-     * drip. */
-    channel_limit(channel, clock_now_ns() + MIGRATE_DEADLINE_NS);
+    outer = channel_bound(channel);
     rc = say_hello(r, err);
     hello_done = rc == 0;
     if (!rc)
         rc = accept_machine(r, err);
+    channel_unbound(channel, outer);
     if (!rc && (r->hello.flags & WIRE_HELLO_CHECK)) {
         outcome = RECEIVE_CHECKED;
         goto out;

@@ -68,14 +68,16 @@ static int place_runs(struct receive_pages *pages, const struct record *record, 
 
 static void zero_run(struct receive_pages *pages, const struct wire_placed_run *run)
 {
+    const struct migrate_region *region = &pages->layout.region[run->region];
     uint64_t *written = pages->written[run->region];
-    uint8_t *hva = run_hva(pages, run);
+    uint64_t position = run->first_page;
+    struct bitmap_run dirty;
 
-    for (uint64_t i = 0; i < run->npages; i++) {
-        if (bitmap_test(written, run->first_page + i)) {
-            memset(hva + i * MIGRATE_PAGE_BYTES, 0, MIGRATE_PAGE_BYTES);
-            bitmap_clear(written, run->first_page + i);
-        }
+    while (bitmap_next_run(written, run->first_page + run->npages, &position, &dirty)) {
+        memset(region->hva + dirty.first * MIGRATE_PAGE_BYTES, 0,
+               (size_t)(dirty.count * MIGRATE_PAGE_BYTES));
+        for (uint64_t page = dirty.first; page < dirty.first + dirty.count; page++)
+            bitmap_clear(written, page);
     }
     pages->zero_pages += run->npages;
 }

@@ -11,7 +11,8 @@
 
 /* How long a failing source listens for the reason that the destination may have sent before it
  * closed. */
-#define COLLECT_ERROR_NS (200 * CLOCK_NS_PER_MS)
+#define COLLECT_ERROR_NS      (200 * CLOCK_NS_PER_MS)
+#define COLLECT_ERROR_RECORDS 4 /* a SYNCED may be on its way before it */
 
 int record_send_hello(struct record_link *link, const struct wire_hello *hello, struct error *err)
 {
@@ -35,15 +36,17 @@ int record_receive_hello(struct record_link *link, uint16_t expected_role, struc
 int record_send_vectors(struct record_link *link, struct wire_header *header, struct iovec *vectors,
                         unsigned nvectors, struct error *err)
 {
+    uint64_t before = channel_sent_bytes(link->channel);
     uint8_t *bytes = vectors[0].iov_base;
     int rc;
 
     header->sequence = link->next_sent++;
     wire_put_header(bytes, header, bytes + WIRE_HEADER_BYTES);
-    link->torn = true;
     rc = channel_send(link->channel, vectors, nvectors, err);
-    if (!rc)
-        link->torn = false;
+    if (rc && channel_sent_bytes(link->channel) == before)
+        link->next_sent--; /* the peer never saw any of it */
+    else if (rc)
+        link->torn = true;
     return rc;
 }
 
@@ -76,13 +79,13 @@ static int peer_gave_up(const struct record *record, struct error *err)
     for (uint32_t i = 0; i < length; i++) {
         unsigned char byte = record->meta[i];
 
-        reason[i] = byte < 0x80 && !isprint(byte) ? '?' : (char)byte;
+        reason[i] = byte < 0x80 && isprint(byte) ? (char)byte : '?';
     }
     reason[length] = '\0';
     return error_set(err, ECONNABORTED, "the peer gave up: %s", reason);
 }
 
-int record_receive(struct record_link *link, struct record *record, struct error *err)
+static int receive_checked(struct record_link *link, struct record *record, struct error *err)
 {
     uint8_t bytes[WIRE_HEADER_BYTES];
     struct iovec vector = {.iov_base = bytes, .iov_len = sizeof(bytes)};
@@ -109,6 +112,15 @@ int record_receive(struct record_link *link, struct record *record, struct error
     }
     link->next_received++;
     return record->header.type == WIRE_ERROR ? peer_gave_up(record, err) : 0;
+}
+
+int record_receive(struct record_link *link, struct record *record, struct error *err)
+{
+    uint64_t outer = channel_bound(link->channel);
+    int rc = receive_checked(link, record, err);
+
+    channel_unbound(link->channel, outer);
+    return rc;
 }
 
 int record_expect(struct record_link *link, uint16_t type, uint32_t round, struct record *record,
@@ -171,7 +183,7 @@ void record_collect_error(struct record_link *link, struct error *err)
     struct error reason = {.text = ""};
     int rc = record ? 0 : -ENOMEM;
 
-    while (!rc) {
+    for (unsigned i = 0; !rc && i < COLLECT_ERROR_RECORDS; i++) {
         if (channel_wait_readable(link->channel, COLLECT_ERROR_NS, &reason) <= 0)
             break;
         rc = record_receive(link, record, &reason);

@@ -255,9 +255,11 @@ int cmd_migrate(int argc, char **argv)
         log_error("write pageferry migrate --control PATH ADDRESS: see --help");
         return SERVER_EXIT_USAGE;
     }
-    if (command.downtime_limit_ns > MAX_LIMIT_NS || command.max_bandwidth > INT64_MAX) {
+    if (command.downtime_limit_ns > MAX_LIMIT_NS || command.max_bandwidth > INT64_MAX ||
+        (command.max_bandwidth && command.max_bandwidth < PRECOPY_MIN_BANDWIDTH)) {
         log_error(
-            "--downtime-limit: at most 2000s; --max-bandwidth: at most 2^63 bytes per second");
+            "--downtime-limit: at most 2000s; --max-bandwidth: 64K to 2^63 bytes a second, or "
+            "0 for no limit");
         return SERVER_EXIT_USAGE;
     }
     command.uri = operands[0];

@@ -11,6 +11,7 @@
 
 #include "tools/commands.h"
 #include "tools/incoming.h"
+#include "tools/json_text.h"
 #include "tools/options.h"
 #include "tools/server.h"
 #include "vmm/base/log.h"
@@ -77,7 +78,7 @@ static void print_report(const struct receiver *receiver, const char *status, co
                        (json_int_t)view.resumed_at_ns, "bytes_received",
                        (json_int_t)view.sent_bytes, "rounds", (json_int_t)view.nrounds);
     if (reason)
-        (void)json_object_set_new(object, "error", json_string(reason));
+        (void)json_object_set_new(object, "error", json_text(reason));
     text = json_dumps(object, JSON_COMPACT);
     (void)fprintf(receiver->report, "%s\n", text ? text : "{}");
     (void)fflush(receiver->report);
@@ -184,6 +185,10 @@ static int receive(const struct receive_options *options)
         rc = server_run(&receiver.server);
     }
     incoming_finish(&receiver.incoming);
+    if (!receiver.server.has_guest && rc == 0 && receiver.incoming.guest_lost) {
+        log_error("the migration failed %s", receiver.incoming.err.text);
+        rc = SERVER_EXIT_FAILURE;
+    }
     server_destroy(&receiver.server);
     return rc;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tools/control_client.h"
+#include "tools/json_text.h"
 
 #define READ_BYTES 65536u
 
@@ -85,16 +86,7 @@ void control_client_send(struct control_client *client, json_t *message)
 
 static json_t *error_reply(const char *class, const char *line)
 {
-    char plain[sizeof(((struct error *)NULL)->text)];
-    json_t *reply = json_pack("{s:{s:s, s:s}}", "error", "class", class, "desc", line);
-
-    if (reply)
-        return reply;
-    /* A line that was cut within a character, or quotes a file name, is no text for JSON. */
-    (void)snprintf(plain, sizeof(plain), "%s", line);
-    for (char *at = plain; *at; at++)
-        *at = (char)((unsigned char)*at < 0x80 ? *at : '?');
-    return json_pack("{s:{s:s, s:s}}", "error", "class", class, "desc", plain);
+    return json_pack("{s:{s:s, s:o}}", "error", "class", class, "desc", json_text(line));
 }
 
 static json_t *execute(struct control_client *client, const char *command, json_t *arguments)

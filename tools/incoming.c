@@ -16,10 +16,14 @@ static int serve(struct incoming *incoming, int in_fd, int out_fd)
     struct channel *channel;
     int rc = channel_open(&channel, in_fd, out_fd, &options, &incoming->err);
 
-    if (rc)
+    if (rc) {
+        incoming->outcome = RECEIVE_DISCARDED;
+        error_prefix(&incoming->err, "%s", progress_phase_name(PROGRESS_CONNECT));
         return rc;
+    }
     incoming->err.text[0] = '\0';
     incoming->outcome = receive_run(&sink, channel, &incoming->progress, &incoming->err);
+    incoming->guest_lost = incoming->outcome == RECEIVE_DISCARDED;
     channel_close(channel);
     return 0;
 }

@@ -27,6 +27,7 @@ struct incoming {
     struct progress progress;
     /* Valid after the end. */
     enum receive_outcome outcome;
+    bool guest_lost; /* a migration had begun and failed */
     struct error err;
 };
 

@@ -71,7 +71,7 @@ static enum precopy_outcome attempt(struct migration *migration, struct error *e
     if (!rc)
         outcome =
             precopy_run(&source, channel, &migration->running_options, &migration->progress, err);
-    else if (rc == -ECANCELED)
+    else if (rc == -ECANCELED && source.ops->alive(source.opaque, err) == 0)
         outcome = PRECOPY_CANCELLED;
     else
         error_prefix(err, "%s", progress_phase_name(PROGRESS_CONNECT));
@@ -193,7 +193,7 @@ void migration_collect(struct migration *migration)
                   migration->uri_text, migration->err.text);
         break;
     case PRECOPY_CANCELLED:
-        log_info("the migration was cancelled; the guest goes on here");
+        log_info("the migration was cancelled");
         break;
     case PRECOPY_FAILED:
     case PRECOPY_ACCEPTED:

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/json_text.h"
 #include "vmm/base/clock.h"
 
 json_t *qmp_migrate(struct server *server, json_t *arguments, struct error *err)
@@ -58,7 +59,8 @@ json_t *qmp_migrate_set_parameters(struct server *server, json_t *arguments, str
             (void)error_set(err, EINVAL, "%s must be a whole number, 0 or more", key);
             return NULL;
         }
-        if (strcmp(key, "max-bandwidth") == 0) {
+        if (strcmp(key, "max-bandwidth") == 0 &&
+            (number == 0 || number >= (json_int_t)PRECOPY_MIN_BANDWIDTH)) {
             options.max_bandwidth = (uint64_t)number;
         } else if (strcmp(key, "downtime-limit") == 0 && number <= 2000000) {
             options.downtime_limit_ns = (uint64_t)number * CLOCK_NS_PER_MS;
@@ -68,7 +70,7 @@ json_t *qmp_migrate_set_parameters(struct server *server, json_t *arguments, str
             (void)error_set(
                 err, EINVAL,
                 "unknown parameter or value out of range: %s (there are downtime-limit in ms up "
-                "to 2000000, x-downtime-limit-ns, max-bandwidth in bytes/s)",
+                "to 2000000, x-downtime-limit-ns, max-bandwidth in bytes/s, 0 or at least 65536)",
                 key);
             return NULL;
         }
@@ -201,6 +203,6 @@ json_t *qmp_query_migrate(struct server *server, json_t *arguments, struct error
             json_integer((json_int_t)(since(view.paused_ns, view.running_ns) / CLOCK_NS_PER_MS)));
     if (migration->state == MIGRATION_ENDED && migration->err.text[0] &&
         strcmp(status, "completed") != 0)
-        (void)json_object_set_new(reply, "error-desc", json_string(migration->err.text));
+        (void)json_object_set_new(reply, "error-desc", json_text(migration->err.text));
     return reply;
 }

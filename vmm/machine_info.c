@@ -132,7 +132,7 @@ int machine_registers(struct machine *machine, unsigned cpu, char *text, size_t 
     if (cpu >= machine->description.ncpus)
         return error_set(err, EINVAL, "there is no vCPU %u: the guest has %u", cpu,
                          machine->description.ncpus);
-    if (!machine->has_vcpus)
+    if (state == MACHINE_MOVED || !machine->has_vcpus)
         return error_set(err, ESHUTDOWN, "the guest has moved, its registers with it");
     if (state == MACHINE_RUNNING)
         return error_set(err, EBUSY, "the guest is running: pause it first");

@@ -50,6 +50,7 @@ PEERS = [
     ("unreachable host", lambda: "tcp:255.255.255.255:4444", "nreachable"),
     ("no such host", lambda: "tcp:no-such-host.invalid:4444", "no-such-host.invalid"),
     ("no such socket", lambda: f"unix:{path('nowhere')}", "nowhere"),
+    ("no such socket, in any script", lambda: "unix:/" + "\u20ac" * 100, "at most 107 bytes"),
     ("no scheme", lambda: "somewhere", "tcp:HOST:PORT"),
     ("bad port", lambda: "tcp:127.0.0.1:99999", "port"),
     ("failing command", lambda: "exec:exit 7", "closed the connection"),

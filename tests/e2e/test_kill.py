@@ -147,6 +147,25 @@ def test_stopped_meanwhile_arrives_paused():
     source.kill()
 
 
+def test_receiver_quits_meanwhile():
+    """Asked to quit while a guest arrives: it fails, says so, and tells the source."""
+    source, control = run(WORKLOAD)
+    target, target_control, uri = receive()
+    there = Control(target_control)
+
+    def watch(name, number):
+        if (name, number) == ("SYNC", 0):
+            there.command("quit")
+        return PASS
+    relay = Relay(uri, watch)
+    code, result, err = migrate(control, relay.uri, *LIMITS)
+    check(code == 1 and "cancelled" in err + str(result), f"{code} {result} {err}")
+    target.expect_exit(1)
+    check(b"the migration failed" in target.err, f"the receiver says {target.err}")
+    check(Control(control).status() == "running", "the guest stopped")
+    finish(source)
+
+
 def test_source_killed_before_commit():
     source, control = run(WORKLOAD)
     target, _, uri = receive()
@@ -179,4 +198,5 @@ def test_silent_receiver():
 if __name__ == "__main__":
     main(test_every_phase, test_link_cut_after_commit_is_in_doubt, test_commit_lost_runs_nowhere,
          test_stop_and_cont_during_the_handover, test_stopped_meanwhile_arrives_paused,
+         test_receiver_quits_meanwhile,
          test_source_killed_before_commit, test_silent_receiver)

@@ -126,6 +126,38 @@ static void test_deadlines(void **state)
     free(big);
 }
 
+static void *drip(void *opaque)
+{
+    for (unsigned i = 0; i < 200 && write(*(int *)opaque, "d", 1) == 1; i++)
+        (void)usleep(10000);
+    return NULL;
+}
+
+/* Bytes that drip renew the deadline of a copy, but not that of a bounded step. */
+static void test_bound(void **state)
+{
+    struct channel *channel;
+    uint8_t bytes[1000];
+    struct iovec in = {.iov_base = bytes, .iov_len = sizeof(bytes)};
+    struct error err;
+    uint64_t outer;
+    pthread_t thread;
+    int fds[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    channel = open_channel(fds[0], fds[0], 100 * CLOCK_NS_PER_MS, -1);
+    assert_int_equal(pthread_create(&thread, NULL, drip, &fds[1]), 0);
+    outer = channel_bound(channel);
+    assert_int_equal(channel_receive(channel, &in, 1, &err), -ETIMEDOUT);
+    channel_unbound(channel, outer);
+    in = (struct iovec){.iov_base = bytes, .iov_len = 40};
+    assert_int_equal(channel_receive(channel, &in, 1, &err), 0);
+    (void)pthread_join(thread, NULL);
+    channel_close(channel);
+    (void)close(fds[1]);
+}
+
 static void test_peer_goes(void **state)
 {
     struct channel *channel;
@@ -185,8 +217,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_short_sends), cmocka_unit_test(test_pipe),
-        cmocka_unit_test(test_deadlines),   cmocka_unit_test(test_peer_goes),
-        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_deadlines),   cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_peer_goes),   cmocka_unit_test(test_cancel),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
