@@ -263,6 +263,7 @@ enum precopy_outcome precopy_run(const struct migrate_source *source, struct cha
 {
     struct precopy *p = calloc(1, sizeof(*p));
     enum precopy_outcome outcome;
+    struct progress_view *view;
     int rc;
 
     if (!p) {
@@ -294,7 +295,9 @@ enum precopy_outcome precopy_run(const struct migrate_source *source, struct cha
         outcome = PRECOPY_COMPLETED;
         progress_set_phase(progress, PROGRESS_DONE);
     }
-    progress_begin(progress)->ended_ns = clock_now_ns();
+    view = progress_begin(progress);
+    view->ended_ns = clock_now_ns();
+    view->sent_bytes = channel_sent_bytes(channel);
     progress_end(progress);
     /* Tear-down comes last: in every outcome the guest no longer waits for it. */
     if (p->logging)

@@ -13,22 +13,37 @@
 
 #define CTRL_A 0x01
 
-static int set_raw(struct console *console, struct error *err)
+/* The terminal becomes the guest's once there is a guest, and only if it is ours: from the
+ * background, changing or reading it would stop the whole process. */
+static void take_terminal(struct console *console)
 {
     struct termios raw;
+    pid_t foreground;
 
-    if (!isatty(console->in_fd))
-        return 0;
+    if (console->in_fd < 0 || console->raw || !isatty(console->in_fd))
+        return;
+    foreground = tcgetpgrp(console->in_fd); /* fails where it is not our controlling terminal */
+    if (foreground >= 0 && foreground != getpgrp()) {
+        log_info("in the background: the guest gets no input");
+        console->input_done = true;
+        return;
+    }
     if (tcgetattr(console->in_fd, &console->saved))
-        return error_set(err, errno, "the terminal: %s", strerror(errno));
+        return;
     raw = console->saved;
     cfmakeraw(&raw);
     raw.c_oflag |= OPOST; /* our own lines still end properly */
     if (tcsetattr(console->in_fd, TCSANOW, &raw))
-        return error_set(err, errno, "the terminal: %s", strerror(errno));
+        return;
     console->raw = true;
     log_info("the terminal is the guest's console; Ctrl-A x ends");
-    return 0;
+}
+
+static void give_back_terminal(struct console *console)
+{
+    if (console->raw)
+        (void)tcsetattr(console->in_fd, TCSANOW, &console->saved);
+    console->raw = false;
 }
 
 /* Standard output through an open file of our own that does not block: O_NONBLOCK on the one that
@@ -58,7 +73,7 @@ int console_open(struct console *console, const char *spec, struct loop *loop, s
     if (strcmp(spec, "stdio") == 0) {
         console->in_fd = STDIN_FILENO;
         open_stdout(console);
-        return set_raw(console, err);
+        return 0;
     }
     if (strncmp(spec, "file:", 5) == 0 && spec[5]) {
         console->out_fd = open(spec + 5, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC,
@@ -79,15 +94,15 @@ static void end_input(struct console *console)
     /* The descriptor is remembered for the terminal's settings. */
 }
 
-/* Takes Ctrl-A x out of what was typed; true where it was there. */
-static bool wants_to_quit(struct console *console)
+/* True where Ctrl-A x was typed. */
+static bool wants_to_quit(struct console *console, const uint8_t *typed, size_t bytes)
 {
     if (!console->raw)
         return false;
-    for (size_t i = 0; i < console->input_bytes; i++) {
-        if (console->escape && console->input[i] == 'x')
+    for (size_t i = 0; i < bytes; i++) {
+        if (console->escape && typed[i] == 'x')
             return true;
-        console->escape = console->input[i] == CTRL_A && !console->escape;
+        console->escape = typed[i] == CTRL_A && !console->escape;
     }
     return false;
 }
@@ -101,21 +116,24 @@ static void give_input(struct console *console)
         console->input_bytes = console->input_given = 0;
 }
 
+/* A terminal is read on even if the guest takes nothing, or Ctrl-A x would be lost: what does not
+ * fit is dropped, as a UART would. Anything else waits for the machine's signal that there is room.
+ */
 static void on_input(void *opaque, uint32_t events)
 {
     struct console *console = opaque;
+    uint8_t typed[sizeof(console->input)];
+    size_t room;
     ssize_t got;
 
     (void)events;
-    if (console->input_bytes) {
+    if (console->input_bytes)
         give_input(console);
-        if (console->input_bytes) {
-            /* The guest takes no more now: wait for the machine's signal instead of spinning. */
-            end_input(console);
-            return;
-        }
+    if (console->input_bytes && !console->raw) {
+        end_input(console);
+        return;
     }
-    got = read(console->in_fd, console->input, sizeof(console->input));
+    got = read(console->in_fd, typed, sizeof(typed));
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (got <= 0) {
@@ -123,11 +141,14 @@ static void on_input(void *opaque, uint32_t events)
         console->input_done = true;
         return;
     }
-    console->input_bytes = (size_t)got;
-    if (wants_to_quit(console)) {
+    if (wants_to_quit(console, typed, (size_t)got)) {
         loop_stop(console->loop);
         return;
     }
+    room = sizeof(console->input) - console->input_bytes;
+    room = (size_t)got < room ? (size_t)got : room;
+    memcpy(console->input + console->input_bytes, typed, room);
+    console->input_bytes += room;
     give_input(console);
 }
 
@@ -229,14 +250,22 @@ void console_pump(struct console *console)
     }
     if (console->input_bytes)
         give_input(console);
-    if (!console->input_bytes)
+    if (!console->input_bytes || console->raw)
         watch_input(console);
 }
 
 void console_attach(struct console *console, struct machine *machine)
 {
     console->machine = machine;
+    take_terminal(console);
     console_pump(console);
+}
+
+void console_end_input(struct console *console)
+{
+    end_input(console);
+    console->input_done = true;
+    give_back_terminal(console);
 }
 
 void console_drain(struct console *console, int timeout_ms, int give_up_fd)
@@ -259,9 +288,7 @@ void console_close(struct console *console)
         loop_remove(console->loop, console->out_fd);
     console->out_watched = false;
     console->machine = NULL;
-    if (console->raw)
-        (void)tcsetattr(console->in_fd, TCSANOW, &console->saved);
-    console->raw = false;
+    give_back_terminal(console);
     if (console->owns_out && console->out_fd >= 0)
         (void)close(console->out_fd);
     console->out_fd = -1;

@@ -37,6 +37,9 @@ int console_open(struct console *console, const char *spec, struct loop *loop, s
 /* From now on bytes flow between the machine and the host. */
 void console_attach(struct console *console, struct machine *machine);
 
+/* No guest takes input any more: the terminal is the user's again. */
+void console_end_input(struct console *console);
+
 /* Moves what can be moved without blocking. Called when the machine signals. */
 void console_pump(struct console *console);
 

@@ -67,6 +67,8 @@ static void on_migration_done(void *opaque, uint32_t events)
     (void)events;
     migration_collect(&server->migration);
     announce_outcome(server);
+    if (server->migration.outcome == PRECOPY_COMPLETED)
+        console_end_input(&server->console);
     if (server->guest_ended)
         loop_stop(&server->loop);
 }
@@ -113,23 +115,11 @@ void server_destroy(struct server *server)
     vm_host_destroy(&server->host);
 }
 
-static void log_lines(const char *text)
-{
-    while (*text) {
-        int length = (int)strcspn(text, "\n");
-
-        log_error("  %.*s", length, text);
-        text += length;
-        text += *text == '\n';
-    }
-}
-
 /* The guest ended: say how, and make it the process's exit status. */
 static void report_end(struct server *server)
 {
     struct machine *machine = server->host.machine;
     const struct machine_exit *end = machine_exit(machine);
-    char registers[REGISTERS_BYTES];
 
     server->guest_ended = true;
     switch (end->kind) {
@@ -143,11 +133,7 @@ static void report_end(struct server *server)
     case MACHINE_EXIT_SHUTDOWN:
     case MACHINE_EXIT_ERROR:
     case MACHINE_EXIT_NONE:
-        log_error("%s", end->reason);
-        for (unsigned cpu = 0; cpu < machine_ncpus(machine); cpu++) {
-            if (machine_registers(machine, cpu, registers, sizeof(registers), NULL) == 0)
-                log_lines(registers);
-        }
+        /* Reason and registers were logged where they were known. */
         server->exit_code = SERVER_EXIT_FAILURE;
         break;
     }
