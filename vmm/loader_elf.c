@@ -176,13 +176,20 @@ static int read_notes(struct elf *elf, const Elf64_Phdr *p)
     return 0;
 }
 
+/* Asked before the segments: those of an ordinary program lie anywhere, and that is not what is
+ * wrong with it. */
+static int require_entry(const struct elf *elf)
+{
+    if (elf->has_entry)
+        return 0;
+    return error_set(
+        elf->err, ENOEXEC, "%s: no PVH entry note (XEN_ELFNOTE_PHYS32_ENTRY)%s", elf->name,
+        loader_has_multiboot(elf->image, elf->bytes) ? ", only a multiboot header"
+                                                     : ": for Linux, CONFIG_PVH=y adds it");
+}
+
 static int check_entry(const struct elf *elf)
 {
-    if (!elf->has_entry)
-        return error_set(
-            elf->err, ENOEXEC, "%s: no PVH entry note (XEN_ELFNOTE_PHYS32_ENTRY)%s", elf->name,
-            loader_has_multiboot(elf->image, elf->bytes) ? ", only a multiboot header"
-                                                         : ": for Linux, CONFIG_PVH=y adds it");
     for (size_t i = 0; elf->entry < LOADER_4GIB && i < elf->nprograms; i++) {
         const Elf64_Phdr *p = &elf->program[i];
         if (is_load(p) && elf->entry >= p->p_paddr && elf->entry - p->p_paddr < p->p_filesz)
@@ -207,6 +214,8 @@ static int judge(struct elf *elf, const struct memory *memory, size_t fdt_bytes)
         if (!result && p->p_type == PT_NOTE)
             result = read_notes(elf, p);
     }
+    if (!result)
+        result = require_entry(elf);
     for (size_t i = 0; !result && i < elf->nprograms; i++) {
         if (is_load(&elf->program[i]))
             result = check_segment(elf, i, memory, elf->wants_fdt ? fdt_bytes : 0);
