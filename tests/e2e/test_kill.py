@@ -47,7 +47,7 @@ def killer(target, moment):
     return watch
 
 
-# Busy enough for a third round at this limit, but not for ever.
+# Busy enough for a third round at this limit, which a slow host may never reach: only for moments within rounds.
 WORKLOAD = "memcheck set=24M"
 LIMITS = ("--downtime-limit", "1ms")
 
@@ -59,7 +59,8 @@ def test_every_phase():
     for moment, line in PHASES:
         target, _, uri = receive()
         relay = Relay(uri, killer(target, moment))
-        code, result, err = migrate(control, relay.uri, *LIMITS)
+        within_rounds = moment[0] in ("PAGES", "SYNC", "SYNCED")
+        code, result, err = migrate(control, relay.uri, *(LIMITS if within_rounds else ()))
         relay.close()
         text = err + str(result)
         check(code == 1, f"{moment}: migrate exited with {code}: {text}; saw {relay.seen[-5:]}")
