@@ -245,7 +245,6 @@ def main(*tests, kvm=True):
     global directory
     if kvm:
         need_kvm()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     failed = 0
     for test in tests:
         directory = tempfile.mkdtemp(prefix="pageferry-test.")
