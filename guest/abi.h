@@ -21,7 +21,7 @@ enum guest_exit {
     GUEST_EXIT_NO_DEVICE = 33,   /* the workload needs a device that is not there */
     GUEST_EXIT_NO_MEMORY = 34,   /* too little RAM for the working set that was asked for */
     GUEST_EXIT_EXCEPTION = 40,   /* a CPU exception that nobody expected; a dump is printed */
-    GUEST_EXIT_MEMORY = 41,      /* memcheck: a page does not hold what was written last */
+    GUEST_EXIT_MEMORY = 41,      /* memcheck, fb: memory does not hold what was written last */
     GUEST_EXIT_CLOCK = 42,       /* the guest's clock went backwards */
     GUEST_EXIT_COUNTER = 43,     /* a probe access was lost or doubled */
     GUEST_EXIT_STAMP = 44,       /* a page that the probe device wrote is stale */
@@ -50,6 +50,12 @@ enum guest_exit {
 #define PROBE_REG_PEEK    4
 #define PROBE_REG_STAMP   8
 #define PROBE_REG_STAMPED 12
+
+/* ---- Frame buffer ("pageferry,framebuffer"): plain memory that is no RAM, in a memslot of its
+ * own. The device tree's /framebuffer node says whether there is one; no memory map lists it. What
+ * is drawn there, and how, is the guest's affair. */
+#define FRAMEBUFFER_GPA   0xe0000000u
+#define FRAMEBUFFER_BYTES 0x1000000u
 
 /* ---- Statistics page: the first page of the guest's image. An observer that maps guest RAM reads
  * it while the guest runs; every field is written by one vCPU only, with aligned 64-bit stores. */
@@ -85,6 +91,7 @@ struct guest_stats {
 #define GUEST_WORKLOAD_COUNTER  "counter"
 #define GUEST_WORKLOAD_STAMP    "stamp"
 #define GUEST_WORKLOAD_ECHO     "echo"
+#define GUEST_WORKLOAD_FB       "fb"
 
 /* ---- Device tree hand-over. An ELF image that carries a note of this owner and type is handed the
  * machine's device tree as PVH module 1, whose command line is GUEST_FDT_MODULE; module 0 is the

@@ -77,6 +77,7 @@ static unsigned fill_memmap(const struct memory *memory, struct memmap_entry *ma
     for (unsigned i = 0; i < memory->nregions; i++) {
         gpa_t gpa = memory->region[i].gpa;
         uint64_t bytes = memory->region[i].npages * MEMORY_PAGE_BYTES;
+        bool in_gap = gpa >= MEMORY_GAP_START && gpa < MEMORY_GAP_END;
 
         if (gpa == 0) {
             map[n++] = (struct memmap_entry){0, LOADER_LOW_END, MEMMAP_RAM, 0};
@@ -85,8 +86,9 @@ static unsigned fill_memmap(const struct memory *memory, struct memmap_entry *ma
             gpa = LOADER_HIGH_START;
             bytes -= LOADER_HIGH_START;
         }
+        /* What lies in the 32-bit gap belongs to a device. */
         if (bytes)
-            map[n++] = (struct memmap_entry){gpa, bytes, MEMMAP_RAM, 0};
+            map[n++] = (struct memmap_entry){gpa, bytes, in_gap ? MEMMAP_RESERVED : MEMMAP_RAM, 0};
     }
     return n;
 }

@@ -20,6 +20,13 @@
 #define IDENTITY_MAP_GPA 0xfffbc000ull
 #define TSS_GPA          0xfffbd000ull
 
+/* The gap below 4 GiB holds what is no RAM: the probe's window, the frame buffer, KVM's pages, the
+ * interrupt controllers from 0xfec00000 on. */
+_Static_assert(FRAMEBUFFER_GPA >= MEMORY_GAP_START && FRAMEBUFFER_BYTES % MEMORY_PAGE_BYTES == 0 &&
+                   FRAMEBUFFER_GPA + (uint64_t)FRAMEBUFFER_BYTES <= 0xfec00000u,
+               "the frame buffer lies in the gap");
+_Static_assert(PROBE_MMIO + PROBE_MMIO_BYTES <= FRAMEBUFFER_GPA, "and behind the probe's window");
+
 static void set_irq(void *opaque, unsigned irq, bool level)
 {
     struct machine *machine = opaque;
@@ -83,12 +90,17 @@ static int create_memory(struct machine *machine, enum memory_backing backing, s
 {
     uint64_t bytes = machine->description.memory_bytes;
     uint64_t low = bytes < MEMORY_GAP_START ? bytes : MEMORY_GAP_START;
-    struct memory_region ranges[2] = {
-        {.gpa = 0, .npages = low / MEMORY_PAGE_BYTES},
-        {.gpa = MEMORY_GAP_END, .npages = (bytes - low) / MEMORY_PAGE_BYTES},
-    };
-    int ret = memory_create(&machine->memory, ranges, bytes > low ? 2 : 1, backing, err);
+    struct memory_region ranges[3] = {{.gpa = 0, .npages = low / MEMORY_PAGE_BYTES}};
+    unsigned nranges = 1;
+    int ret;
 
+    if (bytes > low)
+        ranges[nranges++] = (struct memory_region){.gpa = MEMORY_GAP_END,
+                                                   .npages = (bytes - low) / MEMORY_PAGE_BYTES};
+    if (machine->description.framebuffer)
+        ranges[nranges++] = (struct memory_region){.gpa = FRAMEBUFFER_GPA,
+                                                   .npages = FRAMEBUFFER_BYTES / MEMORY_PAGE_BYTES};
+    ret = memory_create(&machine->memory, ranges, nranges, backing, err);
     if (ret)
         return ret;
     machine->has_memory = true;

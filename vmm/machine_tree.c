@@ -190,6 +190,16 @@ static void put_cpus(struct writer *w, const struct machine_description *descrip
     end(w);
 }
 
+static void put_framebuffer(struct writer *w)
+{
+    const uint32_t reg[] = {0, FRAMEBUFFER_GPA, 0, FRAMEBUFFER_BYTES};
+
+    begin_at(w, "framebuffer", FRAMEBUFFER_GPA);
+    put_text(w, "compatible", TREE_COMPATIBLE_FB);
+    put_cells(w, "reg", reg, 4);
+    end(w);
+}
+
 static void put_devices(struct writer *w, uint16_t exit_port)
 {
     const uint32_t serial[] = {GUEST_SERIAL_PORT, TREE_SERIAL_BYTES};
@@ -240,6 +250,8 @@ int machine_tree_build(const struct machine_description *description, void **fdt
     put_memory(&w, description->memory_bytes);
     put_cpus(&w, description);
     put_devices(&w, description->exit_port);
+    if (description->framebuffer)
+        put_framebuffer(&w);
     end(&w);
     if (!w.error)
         w.error = fdt_finish(w.fdt);

@@ -5,6 +5,7 @@
 #ifndef VMM_MACHINE_TREE_H
 #define VMM_MACHINE_TREE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,7 @@ struct machine_cpuid_entry {
 /* A machine before it exists. Plain data, no ownership but its own arrays. */
 struct machine_description {
     uint64_t memory_bytes; /* page-aligned, at least 2 MiB */
+    bool framebuffer;      /* FRAMEBUFFER_BYTES at FRAMEBUFFER_GPA of guest/abi.h, besides RAM */
     unsigned ncpus;        /* 1…MACHINE_MAX_CPUS */
     uint16_t exit_port;
     uint64_t tsc_khz; /* guest TSC frequency; 0 = unknown */

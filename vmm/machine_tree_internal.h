@@ -11,6 +11,7 @@
  *   /serial@3f8     ns16550a            Devices on I/O ports are addressed in port space:
  *   /exit@PORT      the exit port       reg is <port bytes>, whatever the root's cells are.
  *   /probe@5e0      the probe device; its MMIO window is pageferry,mmio (u64 address, u64 bytes)
+ *   /framebuffer@e0000000   optional: memory that is no RAM; reg is its u64 address and u64 bytes
  */
 #ifndef VMM_MACHINE_TREE_INTERNAL_H
 #define VMM_MACHINE_TREE_INTERNAL_H
@@ -23,6 +24,7 @@
 #define TREE_COMPATIBLE_SERIAL  "ns16550a"
 #define TREE_COMPATIBLE_EXIT    "pageferry,exit-port"
 #define TREE_COMPATIBLE_PROBE   "pageferry,probe"
+#define TREE_COMPATIBLE_FB      "pageferry,framebuffer"
 #define TREE_STDOUT_PATH        "/serial@3f8"
 #define TREE_TSC_KHZ            "pageferry,tsc-khz"
 #define TREE_CPUID              "pageferry,cpuid"
@@ -64,10 +66,12 @@ struct tree_property_rule {
     uint32_t cells[TREE_MAX_FIXED_CELLS];
 };
 
+enum tree_node_count { TREE_NODE_ONCE, TREE_NODE_OPTIONAL, TREE_NODE_MANY };
+
 struct tree_node_rule {
     const char *name; /* up to the '@' */
     bool has_unit;    /* "name@UNIT", where UNIT is the address in reg */
-    bool repeated;
+    enum tree_node_count count;
     const struct tree_property_rule *properties; /* ends with a NULL name */
     const struct tree_node_rule *children;       /* ends with a NULL name */
 };

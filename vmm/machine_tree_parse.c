@@ -128,7 +128,7 @@ static int parse_child(struct tree_parser *p, const struct tree_node_rule *rules
     rule = find_rule(rules, name);
     if (!rule)
         return machine_tree_bad(p, "", "unknown node");
-    if (!rule->repeated && *seen & 1u << (rule - rules))
+    if (rule->count != TREE_NODE_MANY && *seen & 1u << (rule - rules))
         return machine_tree_bad(p, "", "a second node of this kind");
     *seen |= 1u << (rule - rules);
     result = parse_node(p, rule, node);
@@ -159,7 +159,7 @@ static int parse_node(struct tree_parser *p, const struct tree_node_rule *rule, 
         return machine_tree_bad(p, "", fdt_strerror(child));
     p->unit = unit;
     for (unsigned i = 0; rule->children[i].name; i++) {
-        if (!(seen & 1u << i)) {
+        if (rule->children[i].count != TREE_NODE_OPTIONAL && !(seen & 1u << i)) {
             char what[TREE_PATH_BYTES];
             (void)snprintf(what, sizeof(what), "missing node %s", rule->children[i].name);
             return machine_tree_bad(p, "", what);

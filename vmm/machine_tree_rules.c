@@ -125,6 +125,16 @@ static int take_exit_port(struct tree_parser *p, const char *name, const uint8_t
     return 0;
 }
 
+static int take_framebuffer(struct tree_parser *p, const char *name, const uint8_t *data,
+                            unsigned bytes)
+{
+    if (bytes != 16 || pair_at(data, 0) != FRAMEBUFFER_GPA || pair_at(data, 2) != FRAMEBUFFER_BYTES)
+        return machine_tree_bad(p, name, "not the range of this version");
+    p->out->framebuffer = true;
+    p->unit = FRAMEBUFFER_GPA;
+    return 0;
+}
+
 #define TEXT(property, value)               \
     {                                       \
         .name = (property), .text = (value) \
@@ -167,6 +177,9 @@ static const struct tree_property_rule probe_properties[] = {
     TEXT("compatible", TREE_COMPATIBLE_PROBE), CELLS("reg", 2, PROBE_PORT, PROBE_PORT_BYTES),
     CELLS(TREE_MMIO, 4, 0, PROBE_MMIO, 0, PROBE_MMIO_BYTES), END};
 
+static const struct tree_property_rule framebuffer_properties[] = {
+    TEXT("compatible", TREE_COMPATIBLE_FB), TAKE("reg", take_framebuffer), END};
+
 static const struct tree_property_rule root_properties[] = {
     TEXT("compatible", TREE_COMPATIBLE_MACHINE), CELLS("#address-cells", 1, 2),
     CELLS("#size-cells", 1, 2), END};
@@ -174,18 +187,20 @@ static const struct tree_property_rule root_properties[] = {
 static const struct tree_node_rule no_nodes[] = {END};
 
 static const struct tree_node_rule cpus_nodes[] = {
-    {"cpu", true, true, cpu_properties, no_nodes},
+    {"cpu", true, TREE_NODE_MANY, cpu_properties, no_nodes},
     END,
 };
 
 static const struct tree_node_rule root_nodes[] = {
-    {"chosen", false, false, chosen_properties, no_nodes},
-    {"memory", true, false, memory_properties, no_nodes},
-    {"cpus", false, false, cpus_properties, cpus_nodes},
-    {"serial", true, false, serial_properties, no_nodes},
-    {"exit", true, false, exit_properties, no_nodes},
-    {"probe", true, false, probe_properties, no_nodes},
+    {"chosen", false, TREE_NODE_ONCE, chosen_properties, no_nodes},
+    {"memory", true, TREE_NODE_ONCE, memory_properties, no_nodes},
+    {"cpus", false, TREE_NODE_ONCE, cpus_properties, cpus_nodes},
+    {"serial", true, TREE_NODE_ONCE, serial_properties, no_nodes},
+    {"exit", true, TREE_NODE_ONCE, exit_properties, no_nodes},
+    {"probe", true, TREE_NODE_ONCE, probe_properties, no_nodes},
+    {"framebuffer", true, TREE_NODE_OPTIONAL, framebuffer_properties, no_nodes},
     END,
 };
 
-const struct tree_node_rule machine_tree_root = {"", false, false, root_properties, root_nodes};
+const struct tree_node_rule machine_tree_root = {"", false, TREE_NODE_ONCE, root_properties,
+                                                 root_nodes};

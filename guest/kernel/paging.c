@@ -126,7 +126,7 @@ static void map_range(const struct boot_range *range)
 static uint64_t tables_needed(void)
 {
     uint64_t image_pages = (uint64_t)image_end / LARGE_BYTES + 2;
-    uint64_t n = 1 + image_pages + 2 * 3; /* root, image, device pages */
+    uint64_t n = 1 + image_pages + 2 * 3 + 4; /* root, image, device pages, frame buffer */
 
     for (unsigned i = 0; i < boot_info.nram; i++) {
         const struct boot_range *r = &boot_info.ram[i];
@@ -187,6 +187,7 @@ void paging_init(void)
     map_small(PAGING_IOAPIC, PAGE | PTE_WRITE | PTE_UNCACHED);
     if (boot_info.probe_mmio)
         map_small(boot_info.probe_mmio, PAGE | PTE_WRITE | PTE_USER | PTE_UNCACHED);
+    map_range(&boot_info.framebuffer);
     list_free();
     __asm__ volatile("movq %0, %%cr3" : : "r"(paging.root) : "memory");
 }

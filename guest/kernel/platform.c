@@ -94,10 +94,21 @@ static void set_command_line(const char *text, uint64_t bytes)
 /* The node under the walk, which is judged by `compatible` and may say so after its `reg`. */
 struct tree_state {
     char path[128];
-    bool is_exit, is_serial, is_probe;
+    bool is_exit, is_serial, is_probe, is_framebuffer;
     struct fdt_property reg;
     unsigned ncpus;
 };
+
+/* <u64 address, u64 bytes>; whole pages or not at all. */
+static void set_framebuffer(const struct fdt_property *reg)
+{
+    uint64_t start = (uint64_t)fdt_cell(reg, 0) << 32 | fdt_cell(reg, 1);
+    uint64_t bytes = (uint64_t)fdt_cell(reg, 2) << 32 | fdt_cell(reg, 3);
+
+    if ((start | bytes) % BOOT_PAGE_BYTES || bytes > UINT64_MAX - start)
+        return;
+    boot_info.framebuffer = (struct boot_range){start, start + bytes};
+}
 
 static void leave_node(struct tree_state *tree)
 {
@@ -111,6 +122,8 @@ static void leave_node(struct tree_state *tree)
         boot_info.probe_port = PROBE_PORT;
         boot_info.probe_mmio = PROBE_MMIO;
     }
+    if (tree->is_framebuffer)
+        set_framebuffer(reg);
 }
 
 static bool is_child(const char *path, const char *parent_and_prefix)
@@ -132,7 +145,7 @@ static void visit(void *opaque, const char *path, const struct fdt_property *pro
 
     if (!property) {
         leave_node(tree);
-        tree->is_exit = tree->is_serial = tree->is_probe = false;
+        tree->is_exit = tree->is_serial = tree->is_probe = tree->is_framebuffer = false;
         tree->reg.bytes = 0;
         if (is_child(path, "/cpus/cpu@"))
             tree->ncpus++;
@@ -142,6 +155,7 @@ static void visit(void *opaque, const char *path, const struct fdt_property *pro
         tree->is_exit = fdt_lists(property, "pageferry,exit-port");
         tree->is_serial = fdt_lists(property, "ns16550a");
         tree->is_probe = fdt_lists(property, "pageferry,probe");
+        tree->is_framebuffer = fdt_lists(property, "pageferry,framebuffer");
     } else if (!strcmp(property->name, "reg")) {
         tree->reg = *property;
     } else if (!strcmp(path, "/cpus") && !strcmp(property->name, "pageferry,tsc-khz")) {

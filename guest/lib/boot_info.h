@@ -34,8 +34,9 @@ struct boot_info {
     unsigned ncpus_present;
     uint16_t exit_port;
     uint16_t serial_port;
-    uint16_t probe_port; /* 0: no probe */
-    uint64_t probe_mmio; /* 0: no probe */
+    uint16_t probe_port;           /* 0: no probe */
+    uint64_t probe_mmio;           /* 0: no probe */
+    struct boot_range framebuffer; /* empty: none */
     uint64_t ram_bytes;
     /* All RAM as the memory map has it, sorted, adjacent ranges joined; and what of it is left for
      * workloads, mapped for ring 3. */

@@ -23,6 +23,7 @@ static void fill(struct machine_description *d)
     memset(d, 0, sizeof(*d));
     d->memory_bytes = 5ull << 30;
     d->ncpus = 3;
+    d->framebuffer = true;
     d->exit_port = GUEST_EXIT_PORT_DEFAULT;
     d->tsc_khz = 2100000;
     strcpy(d->bootargs, "memcheck pages=10 seed=7");
@@ -78,6 +79,8 @@ static void there_and_back(void **state)
         d.memory_bytes = sizes[i];
         round_trip(&d);
     }
+    d.framebuffer = false;
+    round_trip(&d);
     for (d.ncpus = 1; d.ncpus <= MACHINE_MAX_CPUS; d.ncpus++)
         round_trip(&d);
     d.ncpus = 1;
@@ -142,6 +145,7 @@ struct damage {
 
 #define CELL(n)  "\0\0\0" n
 #define ZEROS16  "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+#define FB       "/framebuffer@e0000000"
 #define GAP_SIZE "\0\0\0\0\xc0\0\0\0"
 
 static const struct damage damages[] = {
@@ -185,6 +189,17 @@ static const struct damage damages[] = {
     {"/exit@f4", NULL, NULL, 0, "missing node exit"},
     {"/probe@5e0", "pageferry,mmio", ZEROS16, 16, "/probe@5e0: pageferry,mmio"},
     {"/probe@5e0", "compatible", "pageferry,probe2", 17, "/probe@5e0: compatible"},
+    {FB, "compatible", "pageferry,framebuffer2", 23, FB ": compatible"},
+    {FB, "compatible", NULL, 0, FB ": compatible: missing"},
+    {FB, "reg", NULL, 0, FB ": reg: missing"},
+    {FB, "reg", ZEROS16, 16, FB ": reg: not the range"},
+    {FB, "reg", "\0\0\0\0\xe0\0\0\0", 8, FB ": reg: not the range"},
+    {FB, "reg", "\0\0\0\0\xd0\0\0\0\0\0\0\0\1\0\0\0", 16, FB ": reg: not the range"},
+    {FB, "reg", "\0\0\0\1\xe0\0\0\0\0\0\0\0\1\0\0\0", 16, FB ": reg: not the range"},
+    {FB, "reg", "\0\0\0\0\xe0\0\0\0\0\0\0\0\1\0\x10\0", 16, FB ": reg: not the range"},
+    {FB, "reg", "\0\0\0\0\xe0\0\0\0\xff\xff\xff\xff\1\0\0\0", 16, FB ": reg: not the range"},
+    {FB, "reg", "\0\0\0\0\xe0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0", 20, FB ": reg: not the range"},
+    {FB, "width", CELL("\1"), 4, FB ": width: unknown property"},
 };
 
 static void *open_tree(const struct machine_description *d)
@@ -260,6 +275,27 @@ static void knows_optional_from_unknown(void **state)
     assert_int_equal(fdt_setprop_u64(fdt, node, "reg", 0xf800000004), 0);
     assert_int_equal(parse_packed(fdt, &err), -EPROTO);
     assert_non_null(strstr(err.text, "a second node of this kind"));
+    free(fdt);
+
+    /* The one node that may be there or not. */
+    fdt = open_tree(&d);
+    assert_int_equal(fdt_del_node(fdt, fdt_path_offset(fdt, FB)), 0);
+    assert_int_equal(parse_packed(fdt, &err), 0);
+    free(fdt);
+    fdt = open_tree(&d);
+    node = fdt_add_subnode(fdt, 0, "framebuffer@e1000000");
+    assert_true(node >= 0);
+    assert_int_equal(fdt_setprop_string(fdt, node, "compatible", "pageferry,framebuffer"), 0);
+    assert_int_equal(fdt_appendprop_u64(fdt, node, "reg", FRAMEBUFFER_GPA), 0);
+    assert_int_equal(fdt_appendprop_u64(fdt, node, "reg", FRAMEBUFFER_BYTES), 0);
+    assert_int_equal(fdt_set_name(fdt, node, FB + 1), 0);
+    assert_int_equal(parse_packed(fdt, &err), -EPROTO);
+    assert_non_null(strstr(err.text, "a second node of this kind"));
+    free(fdt);
+    fdt = open_tree(&d);
+    assert_int_equal(fdt_set_name(fdt, fdt_path_offset(fdt, FB), "framebuffer@e1000000"), 0);
+    assert_int_equal(parse_packed(fdt, &err), -EPROTO);
+    assert_non_null(strstr(err.text, "reg: not the node's address"));
     free(fdt);
 
     /* A peer's name must not reach the terminal as it is. */
