@@ -14,8 +14,9 @@
 
 #define PRECOPY_DOWNTIME_LIMIT_NS (50ull * 1000 * 1000)
 /* Below this a page takes so long that the link looks dead. */
-#define PRECOPY_MIN_BANDWIDTH (64u * 1024)
-#define PRECOPY_CHUNK_PAGES   16384u
+#define PRECOPY_MIN_BANDWIDTH   (64u * 1024)
+#define PRECOPY_CHUNK_PAGES     16384u
+#define PRECOPY_MAX_CHUNK_PAGES (1u << 20)
 
 struct precopy_options {
     uint64_t downtime_limit_ns;

@@ -10,7 +10,7 @@
 
 struct binding_source {
     struct vm_host *host;
-    enum dirty_log_backend backend;
+    struct dirty_log_options log_options;
     struct dirty_log *log; /* while the engine logs */
     uint64_t *holes;       /* one chunk's words */
 };
@@ -21,7 +21,7 @@ void binding_source_free(struct binding_source *binding);
 
 struct binding_sink {
     struct vm_host *host;
-    enum memory_backing backing;
+    struct machine_host machine_host;
     struct machine *machine; /* between create() and run(), not yet the host's */
 };
 

@@ -26,10 +26,10 @@ static int create(void *opaque, const void *tree, size_t tree_bytes, struct migr
                   struct error *err)
 {
     struct binding_sink *binding = opaque;
-    struct machine_host host = {.backing = binding->backing};
     const struct memory *memory;
     struct machine *machine;
-    int rc = machine_create(&machine, &binding->host->kvm, tree, tree_bytes, &host, err);
+    int rc = machine_create(&machine, &binding->host->kvm, tree, tree_bytes, &binding->machine_host,
+                            err);
 
     if (rc)
         return rc;

@@ -47,8 +47,9 @@ static int log_start(void *opaque, struct error *err)
 {
     struct binding_source *binding = opaque;
 
-    return dirty_log_open(&binding->log, &binding->host->kvm, machine_vm_fd(binding->host->machine),
-                          memory_of(binding), binding->backend, err);
+    struct dirty_log_vm vm = machine_dirty_log(binding->host->machine);
+
+    return dirty_log_open(&binding->log, &vm, &binding->log_options, err);
 }
 
 static void log_stop(void *opaque)
@@ -73,9 +74,14 @@ static int alive(void *opaque, struct error *err)
 static int sync_log(void *opaque, uint64_t *pending_pages, struct error *err)
 {
     struct binding_source *binding = opaque;
+    struct dirty_log_sync found;
     int rc = alive(opaque, err);
 
-    return rc ? rc : dirty_log_sync(binding->log, pending_pages, err);
+    if (!rc)
+        rc = dirty_log_sync(binding->log, &found, err);
+    if (!rc)
+        *pending_pages = found.pending_pages;
+    return rc;
 }
 
 static bool reads_as_zero(const uint8_t *page)

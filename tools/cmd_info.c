@@ -62,7 +62,7 @@ static json_t *dirty_log_json(const struct kvm *kvm)
                 offered, json_string(dirty_log_backend_name((enum dirty_log_backend)i)));
     }
     return json_pack("{s:o, s:s, s:I, s:I}", "backends", offered, "chosen",
-                     dirty_log_backend_name(dirty_log_best(kvm)), "manual_protect_flags",
+                     dirty_log_backend_name(dirty_log_best(kvm, NULL)), "manual_protect_flags",
                      (json_int_t)kvm->manual_protect, "ring_max_bytes",
                      (json_int_t)kvm->dirty_ring_max);
 }

@@ -35,6 +35,8 @@ static const char help[] =
     "      --downtime-limit T   switch over when the pause is predicted to be this\n"
     "                           short, e.g. 300us, 50ms (default 50ms)\n"
     "      --max-bandwidth R    bytes a second, e.g. 100M (default 0: no limit)\n"
+    "      --dirty-log KIND     get, clear or ring (default auto: the best that works)\n"
+    "      --chunk PAGES        pages claimed, and re-protected, at a time (16K)\n"
     "      --json               one JSON object; keys in pageferry-migrate(1)\n\n"
     "Ctrl-C cancels; the guest then goes on at the source. Exit status: 0 completed\n"
     "(or accepted), 1 failed or cancelled, 2 bad usage, 3 in doubt: COMMIT was sent,\n"
@@ -43,8 +45,8 @@ static const char help[] =
 struct migrate_command {
     struct qmp_client client;
     struct migrate_display display;
-    const char *control, *uri;
-    uint64_t downtime_limit_ns, max_bandwidth;
+    const char *control, *uri, *dirty_log;
+    uint64_t downtime_limit_ns, max_bandwidth, chunk_pages;
     bool check, json;
     bool ended;    /* the final event came */
     json_t *final; /* what it carried */
@@ -112,9 +114,10 @@ static int begin(struct migrate_command *command, struct error *err)
         rc = pass_fd(command, parsed.rest, uri, sizeof(uri), err);
     if (rc)
         return rc;
-    parameters =
-        json_pack("{s:I, s:I}", "x-downtime-limit-ns", (json_int_t)command->downtime_limit_ns,
-                  "max-bandwidth", (json_int_t)command->max_bandwidth);
+    parameters = json_pack("{s:I, s:I, s:s, s:I}", "x-downtime-limit-ns",
+                           (json_int_t)command->downtime_limit_ns, "max-bandwidth",
+                           (json_int_t)command->max_bandwidth, "x-dirty-log", command->dirty_log,
+                           "x-chunk-pages", (json_int_t)command->chunk_pages);
     rc = qmp_client_command(&command->client, "migrate-set-parameters", parameters, -1, NULL, err);
     if (rc)
         return rc;
@@ -236,12 +239,16 @@ static int migrate(struct migrate_command *command)
 int cmd_migrate(int argc, char **argv)
 {
     struct migrate_command command = {.client.fd = -1,
-                                      .downtime_limit_ns = PRECOPY_DOWNTIME_LIMIT_NS};
+                                      .downtime_limit_ns = PRECOPY_DOWNTIME_LIMIT_NS,
+                                      .dirty_log = "auto",
+                                      .chunk_pages = PRECOPY_CHUNK_PAGES};
     const struct option_rule rules[] = {
         {"control", 0, OPTION_STRING, &command.control, 0},
         {"check", 0, OPTION_FLAG, &command.check, 0},
         {"downtime-limit", 0, OPTION_DURATION, &command.downtime_limit_ns, 0},
         {"max-bandwidth", 0, OPTION_SIZE, &command.max_bandwidth, 0},
+        {"dirty-log", 0, OPTION_STRING, &command.dirty_log, 0},
+        {"chunk", 0, OPTION_SIZE, &command.chunk_pages, 0},
         {"json", 0, OPTION_FLAG, &command.json, 0},
         {NULL, 0, OPTION_FLAG, NULL, 0}};
     char **operands;
@@ -260,6 +267,11 @@ int cmd_migrate(int argc, char **argv)
         log_error(
             "--downtime-limit: at most 2000s; --max-bandwidth: 64K to 2^63 bytes a second, or "
             "0 for no limit");
+        return SERVER_EXIT_USAGE;
+    }
+    if (command.chunk_pages % 64 || !command.chunk_pages ||
+        command.chunk_pages > PRECOPY_MAX_CHUNK_PAGES) {
+        log_error("--chunk: a multiple of 64 pages, up to 1M");
         return SERVER_EXIT_USAGE;
     }
     command.uri = operands[0];

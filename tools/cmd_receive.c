@@ -12,6 +12,7 @@
 #include "tools/commands.h"
 #include "tools/incoming.h"
 #include "tools/json_text.h"
+#include "tools/machine_host_options.h"
 #include "tools/options.h"
 #include "tools/server.h"
 #include "vmm/base/log.h"
@@ -28,11 +29,12 @@ static const char help[] =
     "      --control PATH     control socket (QMP), there from the start\n"
     "      --serial CONSOLE   stdio (default; null with --stdio), null, or file:PATH\n"
     "      --backing KIND     memory: anon, memfd, thp (default) or hugetlb\n"
+    "      --dirty-log KIND   for migrating on: bitmap (default) or ring[:ENTRIES]\n"
     "      --json             print one JSON object when the guest has arrived; on\n"
     "                         standard error where standard output is taken\n";
 
 struct receive_options {
-    const char *listen, *backing;
+    const char *listen, *backing, *dirty_log;
     bool use_stdio, json;
     struct server_options server;
 };
@@ -138,12 +140,13 @@ static int start(struct receiver *receiver, const struct receive_options *option
                  struct error *err)
 {
     struct server *server = &receiver->server;
-    enum memory_backing backing;
+    struct machine_host made_for = {0};
     char chosen[URI_MAX_BYTES];
     struct uri uri;
     const char *unix_path = NULL;
     int listen_fd = -1, in_fd = -1, out_fd = -1;
-    int rc = memory_backing_parse(options->backing, &backing, err);
+    int rc = machine_host_options_parse(&server->host.kvm, options->backing, options->dirty_log,
+                                        &made_for, err);
 
     if (!rc && options->use_stdio)
         rc = take_stdio(&in_fd, &out_fd, err);
@@ -155,7 +158,7 @@ static int start(struct receiver *receiver, const struct receive_options *option
             unix_path = options->listen + strlen("unix:");
     }
     if (!rc)
-        rc = incoming_start(&receiver->incoming, &server->host, backing, listen_fd, unix_path,
+        rc = incoming_start(&receiver->incoming, &server->host, &made_for, listen_fd, unix_path,
                             in_fd, out_fd, err);
     if (!rc &&
         loop_add(&server->loop, receiver->incoming.done_fd, EPOLLIN, on_incoming_done, receiver))
@@ -195,13 +198,14 @@ static int receive(const struct receive_options *options)
 
 int cmd_receive(int argc, char **argv)
 {
-    struct receive_options options = {.backing = "thp"};
+    struct receive_options options = {.backing = "thp", .dirty_log = "bitmap"};
     const struct option_rule rules[] = {
         {"listen", 0, OPTION_STRING, &options.listen, 0},
         {"stdio", 0, OPTION_FLAG, &options.use_stdio, 0},
         {"control", 0, OPTION_STRING, &options.server.control_path, 0},
         {"serial", 0, OPTION_STRING, &options.server.serial, 0},
         {"backing", 0, OPTION_STRING, &options.backing, 0},
+        {"dirty-log", 0, OPTION_STRING, &options.dirty_log, 0},
         {"json", 0, OPTION_FLAG, &options.json, 0},
         {NULL, 0, OPTION_FLAG, NULL, 0}};
     char **operands;

@@ -14,6 +14,7 @@
 #include "guest/abi.h"
 #include "tools/commands.h"
 #include "tools/embedded_guest.h"
+#include "tools/machine_host_options.h"
 #include "tools/options.h"
 #include "tools/server.h"
 #include "vmm/base/log.h"
@@ -29,19 +30,21 @@ static const char help[] =
     "  -c, --cpus N           vCPUs, 1 to 16 (default 1)\n"
     "      --cpu SPEC         host, or host,-FEATURE,… to hide CPU features\n"
     "      --append STRING    command line; the built-in guest's: a workload first,\n"
-    "                         hello idle dirty memcheck counter stamp echo\n"
+    "                         hello idle dirty memcheck counter stamp echo fb\n"
     "      --control PATH     control socket (QMP) for ctl and migrate\n"
     "      --serial CONSOLE   stdio (default), null, or file:PATH\n"
     "      --backing KIND     memory: anon, memfd, thp (default) or hugetlb\n"
+    "      --dirty-log KIND   for migrating: bitmap (default) or ring[:ENTRIES]\n"
     "      --exit-port PORT   I/O port that ends the guest (default 0xf4)\n"
+    "      --framebuffer      16 MiB at 0xe0000000 that are no RAM (workload fb)\n"
     "      --load-address A   IMAGE is flat: load it at A and start there (real mode\n"
     "                         below 1 MiB, else 32-bit protected mode)\n"
     "      --paused           do not start the guest: ctl cont does\n";
 
 struct run_options {
     uint64_t memory_bytes, ncpus, exit_port, load_address;
-    const char *cpu, *append, *backing, *image;
-    bool paused, has_load_address;
+    const char *cpu, *append, *backing, *dirty_log, *image;
+    bool framebuffer, paused, has_load_address;
     struct server_options server;
 };
 
@@ -56,8 +59,10 @@ static enum options_result parse(int argc, char **argv, struct run_options *opti
         {"control", 0, OPTION_STRING, &options->server.control_path, 0},
         {"serial", 0, OPTION_STRING, &options->server.serial, 0},
         {"backing", 0, OPTION_STRING, &options->backing, 0},
+        {"dirty-log", 0, OPTION_STRING, &options->dirty_log, 0},
         {"exit-port", 0, OPTION_NUMBER, &options->exit_port, UINT16_MAX},
         {"load-address", 0, OPTION_STRING, &load_address, 0},
+        {"framebuffer", 0, OPTION_FLAG, &options->framebuffer, 0},
         {"paused", 0, OPTION_FLAG, &options->paused, 0},
         {NULL, 0, OPTION_FLAG, NULL, 0}};
     struct error err;
@@ -127,6 +132,7 @@ static int describe(const struct kvm *kvm, const struct run_options *options,
     if (strlen(options->append) > MACHINE_BOOTARGS_MAX)
         return error_set(err, EINVAL, "--append: at most %d bytes", MACHINE_BOOTARGS_MAX);
     description->memory_bytes = options->memory_bytes;
+    description->framebuffer = options->framebuffer;
     description->ncpus = (unsigned)options->ncpus;
     description->exit_port = (uint16_t)options->exit_port;
     (void)snprintf(description->bootargs, sizeof(description->bootargs), "%s", options->append);
@@ -136,7 +142,7 @@ static int describe(const struct kvm *kvm, const struct run_options *options,
 static int build(struct server *server, const struct run_options *options, struct error *err)
 {
     struct machine_description *description = calloc(1, sizeof(*description));
-    struct machine_host host;
+    struct machine_host host = {0};
     struct machine *machine = NULL;
     const void *image = NULL;
     void *fdt = NULL;
@@ -145,7 +151,8 @@ static int build(struct server *server, const struct run_options *options, struc
 
     if (!description)
         return error_set(err, ENOMEM, "no memory for a machine description");
-    rc = memory_backing_parse(options->backing, &host.backing, err);
+    rc = machine_host_options_parse(&server->host.kvm, options->backing, options->dirty_log, &host,
+                                    err);
     if (!rc)
         rc = open_image(options->image, &image, &image_bytes, err);
     if (!rc)
@@ -175,6 +182,7 @@ int cmd_run(int argc, char **argv)
                                   .cpu = "host",
                                   .append = "",
                                   .backing = "thp",
+                                  .dirty_log = "bitmap",
                                   .server = {.serial = "stdio"}};
     struct server server;
     struct error err = {.text = ""};

@@ -84,13 +84,14 @@ static void *incoming_main(void *opaque)
     return NULL;
 }
 
-int incoming_start(struct incoming *incoming, struct vm_host *host, enum memory_backing backing,
-                   int listen_fd, const char *unix_path, int in_fd, int out_fd, struct error *err)
+int incoming_start(struct incoming *incoming, struct vm_host *host,
+                   const struct machine_host *made_for, int listen_fd, const char *unix_path,
+                   int in_fd, int out_fd, struct error *err)
 {
     int rc;
 
     memset(incoming, 0, sizeof(*incoming));
-    incoming->binding = (struct binding_sink){.host = host, .backing = backing};
+    incoming->binding = (struct binding_sink){.host = host, .machine_host = *made_for};
     incoming->listen_fd = listen_fd;
     incoming->unix_path = unix_path;
     lobby_init(&incoming->lobby, listen_fd);

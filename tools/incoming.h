@@ -31,10 +31,12 @@ struct incoming {
     struct error err;
 };
 
-/* Takes over the descriptors: either listen_fd, or in_fd and out_fd. unix_path (NULL: none) is the
+/* `made_for` says what the guest's machine is built with here. Takes over the descriptors: either
+ * listen_fd, or in_fd and out_fd. unix_path (NULL: none) is the
  * socket's file, removed when nobody is wanted any more; borrowed. */
-int incoming_start(struct incoming *incoming, struct vm_host *host, enum memory_backing backing,
-                   int listen_fd, const char *unix_path, int in_fd, int out_fd, struct error *err);
+int incoming_start(struct incoming *incoming, struct vm_host *host,
+                   const struct machine_host *made_for, int listen_fd, const char *unix_path,
+                   int in_fd, int out_fd, struct error *err);
 
 /* After done_fd became readable: joins the thread; outcome and err are valid. */
 void incoming_collect(struct incoming *incoming);

@@ -124,6 +124,13 @@ static int may_start(const struct migration *migration, bool check_only, struct 
     return error_set(err, ESHUTDOWN, "the guest has ended");
 }
 
+static enum dirty_log_backend best_backend(const struct migration *migration)
+{
+    struct dirty_log_vm vm = machine_dirty_log(vm_host_machine(migration->host));
+
+    return dirty_log_best(vm.kvm, vm.rings);
+}
+
 int migration_start(struct migration *migration, const char *uri, int given_fd, bool check_only,
                     struct error *err)
 {
@@ -140,8 +147,11 @@ int migration_start(struct migration *migration, const char *uri, int given_fd, 
     migration->given_fd = given_fd;
     migration->running_options = migration->options;
     migration->running_options.check_only = check_only;
-    migration->binding = (struct binding_source){.host = migration->host,
-                                                 .backend = dirty_log_best(&migration->host->kvm)};
+    migration->binding = (struct binding_source){
+        .host = migration->host,
+        .log_options = {.backend = migration->dirty_log_chosen ? migration->dirty_log
+                                                               : best_backend(migration),
+                        .chunk_pages = migration->options.chunk_pages}};
     migration->err.text[0] = '\0';
     migration->cancel_asked = false;
     drain_fd(migration->cancel_fd);

@@ -23,6 +23,8 @@ enum migration_state {
 struct migration {
     struct vm_host *host;
     struct precopy_options options; /* of the next attempt; the control thread sets them */
+    bool dirty_log_chosen;          /* likewise: by the user, else the best that works here */
+    enum dirty_log_backend dirty_log;
     struct binding_source binding;
     enum migration_state state; /* the control thread's view: changes in start and collect */
     struct precopy_options running_options;

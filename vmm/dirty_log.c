@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "vmm/base/bitmap.h"
+#include "vmm/base/clock.h"
 #include "vmm/base/log.h"
 #include "vmm/base/size.h"
 #include "vmm/dirty_log_internal.h"
@@ -17,6 +18,7 @@
 static const struct dirty_log_ops *const backends[DIRTY_LOG_NBACKENDS] = {
     [DIRTY_LOG_GET] = &dirty_log_get_ops,
     [DIRTY_LOG_CLEAR] = &dirty_log_clear_ops,
+    [DIRTY_LOG_RING] = &dirty_log_ring_ops,
 };
 
 const char *dirty_log_backend_name(enum dirty_log_backend backend)
@@ -32,7 +34,8 @@ int dirty_log_backend_parse(const char *name, enum dirty_log_backend *backend, s
             return 0;
         }
     }
-    return error_set(err, EINVAL, "'%s' is not a dirty-log backend: write get or clear", name);
+    return error_set(err, EINVAL, "'%s' is not a dirty-log backend: write get, clear or ring",
+                     name);
 }
 
 bool dirty_log_supported(const struct kvm *kvm, enum dirty_log_backend backend)
@@ -40,21 +43,54 @@ bool dirty_log_supported(const struct kvm *kvm, enum dirty_log_backend backend)
     return (unsigned)backend < DIRTY_LOG_NBACKENDS && backends[backend]->supported(kvm);
 }
 
-enum dirty_log_backend dirty_log_best(const struct kvm *kvm)
+enum dirty_log_backend dirty_log_best(const struct kvm *kvm, const struct dirty_rings *rings)
 {
+    if (rings)
+        return DIRTY_LOG_RING;
     return dirty_log_supported(kvm, DIRTY_LOG_CLEAR) ? DIRTY_LOG_CLEAR : DIRTY_LOG_GET;
+}
+
+int dirty_log_ioctl(struct dirty_log *log, unsigned long request, const char *name, void *argument,
+                    struct error *err)
+{
+    uint64_t begin_ns = clock_now_ns();
+    int result = kvm_ioctl(log->vm.vm_fd, request, name, argument, err);
+
+    dirty_log_count_ioctl(log, clock_now_ns() - begin_ns);
+    return result;
+}
+
+void dirty_log_count_ioctl(struct dirty_log *log, uint64_t ns)
+{
+    log->cost.nioctls++;
+    log->cost.ioctl_ns += ns;
+    if (ns > log->cost.longest_ns)
+        log->cost.longest_ns = ns;
+}
+
+struct dirty_log_cost dirty_log_cost(const struct dirty_log *log)
+{
+    return log->cost;
+}
+
+void dirty_log_cost_reset(struct dirty_log *log)
+{
+    log->cost = (struct dirty_log_cost){0};
 }
 
 static int allocate(struct dirty_log *log, struct error *err)
 {
     size_t most = 1;
 
-    for (unsigned i = 0; i < log->memory->nregions; i++) {
+    for (unsigned i = 0; i < log->vm.memory->nregions; i++) {
+        const struct memory_region *region = &log->vm.memory->region[i];
         struct dirty_log_slot *slot = &log->slot[i];
-        size_t nwords;
+        size_t nwords = bitmap_words(region->npages);
 
-        slot->npages = log->memory->region[i].npages;
-        nwords = bitmap_words(slot->npages);
+        if (region->unlogged)
+            continue;
+        slot->logged = true;
+        slot->npages = region->npages;
         most = nwords > most ? nwords : most;
         slot->pending = calloc(nwords, sizeof(uint64_t));
         if (!slot->pending)
@@ -73,40 +109,62 @@ static void release(struct dirty_log *log)
     free(log);
 }
 
-static int switch_off(const struct dirty_log *log, struct error *err)
+static int switch_off(struct dirty_log *log, struct error *err)
 {
-    int result = memory_set_slots(log->memory, log->vm_fd, false, err);
+    int result = memory_set_slots(log->vm.memory, log->vm.vm_fd, false, err);
 
     /* The next user of this VM finds it as it was created. */
-    if (!result && log->kvm->manual_protect)
+    if (!result && log->options.backend == DIRTY_LOG_CLEAR)
         result = dirty_log_set_manual(log, 0, err);
+    if (log->ops->end)
+        log->ops->end(log);
     return result;
 }
 
-int dirty_log_open(struct dirty_log **out, const struct kvm *kvm, int vm_fd, struct memory *memory,
-                   enum dirty_log_backend backend, struct error *err)
+static int check(const struct dirty_log_vm *vm, const struct dirty_log_options *options,
+                 struct error *err)
+{
+    const char *name = dirty_log_backend_name(options->backend);
+
+    assert(options->chunk_pages % BITMAP_WORD_BITS == 0);
+    if (!dirty_log_supported(vm->kvm, options->backend))
+        return error_set(err, ENOTSUP,
+                         "this host's KVM has no dirty-log backend '%s': see pageferry info", name);
+    if (options->backend == DIRTY_LOG_RING && !vm->rings)
+        return error_set(err, ENOTSUP,
+                         "this guest has no dirty ring: it is chosen when the guest is started "
+                         "(--dirty-log ring)");
+    if (options->backend != DIRTY_LOG_RING && vm->rings)
+        return error_set(err, ENOTSUP,
+                         "this guest was started with a dirty ring, beside which KVM has no '%s'",
+                         name);
+    return 0;
+}
+
+int dirty_log_open(struct dirty_log **out, const struct dirty_log_vm *vm,
+                   const struct dirty_log_options *options, struct error *err)
 {
     struct dirty_log *log;
-    int result;
+    int result = check(vm, options, err);
 
     *out = NULL;
-    if (!dirty_log_supported(kvm, backend))
-        return error_set(err, ENOTSUP, "this host's KVM has no dirty-log backend '%s'",
-                         dirty_log_backend_name(backend));
+    if (result)
+        return result;
     log = calloc(1, sizeof(*log));
     if (!log)
         return error_set(err, ENOMEM, "no memory for the dirty log");
-    log->ops = backends[backend];
-    log->kvm = kvm;
-    log->vm_fd = vm_fd;
-    log->memory = memory;
+    log->ops = backends[options->backend];
+    log->vm = *vm;
+    log->options = *options;
+    if (!log->options.chunk_pages)
+        log->options.chunk_pages = DIRTY_LOG_CHUNK_PAGES;
     result = allocate(log, err);
     if (result)
         goto out;
     result = log->ops->choose(log, err);
     if (result)
         goto out;
-    result = memory_set_slots(memory, vm_fd, true, err);
+    result = memory_set_slots(vm->memory, vm->vm_fd, true, err);
     if (result) {
         (void)switch_off(log, NULL);
         goto out;
@@ -143,47 +201,39 @@ static int failed_before(const struct dirty_log *log, struct error *err)
     return error_set(err, -log->failed, "the dirty log failed before: %s", log->why.text);
 }
 
-int dirty_log_sync(struct dirty_log *log, uint64_t *pending_pages, struct error *err)
+static int sync_slot(struct dirty_log *log, unsigned i, uint64_t *npages, struct error *err)
 {
-    uint64_t total = 0;
+    struct dirty_log_slot *slot = &log->slot[i];
+    int result;
+
+    /* First, so that the fetch counts them too. */
+    if (memory_take_marks(log->vm.memory, i, slot->pending))
+        slot->clean = false;
+    result = log->ops->fetch(log, i, npages, err);
+    if (!result)
+        slot->clean = *npages == 0;
+    return result;
+}
+
+int dirty_log_sync(struct dirty_log *log, struct dirty_log_sync *found, struct error *err)
+{
+    int result = 0;
 
     if (log->failed)
         return failed_before(log, err);
-    for (unsigned i = 0; i < log->memory->nregions; i++) {
-        struct dirty_log_slot *slot = &log->slot[i];
-        uint64_t *vmm_dirty = log->memory->region[i].vmm_dirty;
-        size_t nwords = bitmap_words(slot->npages);
-        int result = log->ops->fetch(log, i, err);
+    memset(found, 0, sizeof(*found));
+    if (log->ops->begin)
+        result = log->ops->begin(log, err);
+    for (unsigned i = 0; !result && i < log->vm.memory->nregions; i++) {
+        uint64_t before_ns = log->cost.ioctl_ns;
 
-        if (result)
-            return fail(log, result, err);
-        for (size_t w = 0; w < nwords; w++)
-            slot->pending[w] |= bitmap_take_word_atomic(&vmm_dirty[w]);
-        total += bitmap_count(slot->pending, slot->npages);
+        if (!log->slot[i].logged)
+            continue;
+        result = sync_slot(log, i, &found->slot[i].pending_pages, err);
+        found->slot[i].ns = log->cost.ioctl_ns - before_ns;
+        found->pending_pages += found->slot[i].pending_pages;
     }
-    *pending_pages = total;
-    return 0;
-}
-
-/* Narrows [first, first + npages) to the words that hold a bit, for an ioctl that costs by length.
- * The caller knows that there is one. */
-static int protect_claimed(const struct dirty_log *log, unsigned region, uint64_t first_page,
-                           uint64_t npages, uint64_t *words, struct error *err)
-{
-    size_t begin = 0;
-    size_t end = bitmap_words(npages);
-    uint64_t skipped;
-
-    while (!words[begin])
-        begin++;
-    while (!words[end - 1])
-        end--;
-    skipped = begin * BITMAP_WORD_BITS;
-    /* Only a range that ends the slot may end inside a word. */
-    if (end * BITMAP_WORD_BITS < npages)
-        npages = end * BITMAP_WORD_BITS;
-    return log->ops->protect(log, region, first_page + skipped, npages - skipped, words + begin,
-                             err);
+    return result ? fail(log, result, err) : 0;
 }
 
 int dirty_log_claim(struct dirty_log *log, unsigned region, uint64_t first_page, uint64_t npages,
@@ -192,25 +242,26 @@ int dirty_log_claim(struct dirty_log *log, unsigned region, uint64_t first_page,
     struct dirty_log_slot *slot = &log->slot[region];
     size_t first_word = (size_t)(first_page / BITMAP_WORD_BITS);
     size_t nwords = bitmap_words(npages);
-    uint64_t *vmm_dirty;
-    uint64_t any = 0;
+    bool any;
     int result;
 
-    assert(region < log->memory->nregions);
+    assert(region < log->vm.memory->nregions && slot->logged);
     assert(first_page % BITMAP_WORD_BITS == 0);
     assert(size_range_within(first_page, npages, slot->npages));
     assert(npages % BITMAP_WORD_BITS == 0 || first_page + npages == slot->npages);
     if (log->failed)
         return failed_before(log, err);
-    vmm_dirty = log->memory->region[region].vmm_dirty;
-    for (size_t i = 0; i < nwords; i++) {
-        words[i] =
-            slot->pending[first_word + i] | bitmap_take_word_atomic(&vmm_dirty[first_word + i]);
-        slot->pending[first_word + i] = 0;
-        any |= words[i];
+    /* A page that the VMM wrote since the sync is sent once if it is pending anyway. */
+    if (memory_take_marks_range(log->vm.memory, region, first_word, nwords,
+                                slot->pending + first_word))
+        slot->clean = false;
+    if (slot->clean) {
+        memset(words, 0, nwords * sizeof(uint64_t));
+        return 0;
     }
+    any = bitmap_take(slot->pending + first_word, words, nwords);
     if (!any || !log->ops->protect)
         return 0;
-    result = protect_claimed(log, region, first_page, npages, words, err);
+    result = log->ops->protect(log, region, first_page, npages, words, err);
     return result ? fail(log, result, err) : 0;
 }

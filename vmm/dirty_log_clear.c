@@ -11,8 +11,10 @@
  * bitmap only after the last fetch. Clearing those is safe because a claimed page is read after
  * this returns: the store is in what will be read, and the next one faults again. Pages that are
  * not claimed are never cleared. */
+#include <assert.h>
 #include <linux/kvm.h>
 
+#include "vmm/base/bitmap.h"
 #include "vmm/dirty_log_internal.h"
 
 static bool clear_supported(const struct kvm *kvm)
@@ -20,25 +22,91 @@ static bool clear_supported(const struct kvm *kvm)
     return kvm->manual_protect & KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE;
 }
 
-static int clear_choose(const struct dirty_log *log, struct error *err)
+static int clear_choose(struct dirty_log *log, struct error *err)
 {
     uint64_t wanted = KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE | KVM_DIRTY_LOG_INITIALLY_SET;
 
-    return dirty_log_set_manual(log, log->kvm->manual_protect & wanted, err);
+    return dirty_log_set_manual(log, log->vm.kvm->manual_protect & wanted, err);
 }
 
-static int clear_protect(const struct dirty_log *log, unsigned slot, uint64_t first_page,
-                         uint64_t npages, uint64_t *words, struct error *err)
+/* One range of a claim, in words. The ioctl takes the bits as the kernel has them. */
+struct range {
+    uint64_t *words;
+    size_t begin, end;
+};
+
+static int clear_range(struct dirty_log *log, unsigned slot, uint64_t first_page, uint64_t npages,
+                       const struct range *range, struct error *err)
 {
+    uint64_t skipped = range->begin * BITMAP_WORD_BITS;
+    /* Only a range that ends the slot may end inside a word. */
+    uint64_t end = range->end * BITMAP_WORD_BITS < npages ? range->end * BITMAP_WORD_BITS : npages;
+    size_t nwords = range->end - range->begin;
     struct kvm_clear_dirty_log request = {
         .slot = slot,
-        .first_page = first_page,
-        .num_pages = (uint32_t)npages, /* a slot has less than 2^31 pages */
-        .dirty_bitmap = words,
+        .first_page = first_page + skipped,
+        .num_pages = (uint32_t)(end - skipped), /* a slot has less than 2^31 pages */
+        .dirty_bitmap = range->words + range->begin,
     };
-    int result = KVM_IOCTL(log->vm_fd, KVM_CLEAR_DIRTY_LOG, &request, err);
+    int result;
 
+    bitmap_to_le(range->words + range->begin, nwords);
+    result = dirty_log_ioctl(log, KVM_CLEAR_DIRTY_LOG, "KVM_CLEAR_DIRTY_LOG", &request, err);
+    bitmap_from_le(range->words + range->begin, nwords);
     return result < 0 ? result : 0;
+}
+
+/* Narrows [range->begin, end) to the next range to clear; false where there is none left. */
+static bool next_range(enum dirty_log_ranges ranges, struct range *range, size_t end)
+{
+    while (range->begin < end && !range->words[range->begin])
+        range->begin++;
+    if (range->begin == end)
+        return false;
+    if (ranges == DIRTY_LOG_RANGES_SPLIT) {
+        range->end = range->begin + 1;
+        while (range->end < end && range->words[range->end])
+            range->end++;
+        return true;
+    }
+    range->end = end;
+    while (!range->words[range->end - 1])
+        range->end--;
+    return true;
+}
+
+/* The words [begin, end) of a claim: not more than a chunk. */
+static int clear_chunk(struct dirty_log *log, unsigned slot, uint64_t first_page, uint64_t npages,
+                       uint64_t *words, size_t begin, size_t end, struct error *err)
+{
+    struct range range = {.words = words, .begin = begin};
+    int result = 0;
+
+    while (!result && next_range(log->options.ranges, &range, end)) {
+        if (log->options.ranges == DIRTY_LOG_RANGES_WHOLE) {
+            range.begin = begin;
+            range.end = end;
+        }
+        result = clear_range(log, slot, first_page, npages, &range, err);
+        range.begin = range.end;
+    }
+    return result;
+}
+
+static int clear_protect(struct dirty_log *log, unsigned slot, uint64_t first_page, uint64_t npages,
+                         uint64_t *words, struct error *err)
+{
+    size_t nwords = bitmap_words(npages);
+    size_t step = log->options.chunk_pages / BITMAP_WORD_BITS;
+    int result = 0;
+
+    assert(step);
+    for (size_t begin = 0; !result && begin < nwords; begin += step) {
+        size_t end = nwords - begin < step ? nwords : begin + step;
+
+        result = clear_chunk(log, slot, first_page, npages, words, begin, end, err);
+    }
+    return result;
 }
 
 const struct dirty_log_ops dirty_log_clear_ops = {

@@ -7,24 +7,23 @@
 #include "vmm/base/bitmap.h"
 #include "vmm/dirty_log_internal.h"
 
-int dirty_log_get_slot(const struct dirty_log *log, unsigned slot, struct error *err)
+int dirty_log_get_slot(struct dirty_log *log, unsigned slot, uint64_t *npages, struct error *err)
 {
     const struct dirty_log_slot *s = &log->slot[slot];
     struct kvm_dirty_log request = {.slot = slot, .dirty_bitmap = log->scratch};
-    size_t nwords = bitmap_words(s->npages);
-    int result = KVM_IOCTL(log->vm_fd, KVM_GET_DIRTY_LOG, &request, err);
+    int result = dirty_log_ioctl(log, KVM_GET_DIRTY_LOG, "KVM_GET_DIRTY_LOG", &request, err);
 
     if (result < 0)
         return result;
-    for (size_t i = 0; i < nwords; i++)
-        s->pending[i] |= log->scratch[i];
+    bitmap_from_le(log->scratch, bitmap_words(s->npages));
+    *npages = bitmap_merge(s->pending, log->scratch, s->npages);
     return 0;
 }
 
 int dirty_log_set_manual(const struct dirty_log *log, uint64_t flags, struct error *err)
 {
     struct kvm_enable_cap cap = {.cap = KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, .args = {flags}};
-    int result = KVM_IOCTL(log->vm_fd, KVM_ENABLE_CAP, &cap, err);
+    int result = KVM_IOCTL(log->vm.vm_fd, KVM_ENABLE_CAP, &cap, err);
 
     if (result < 0) {
         error_prefix(err, "KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2");
@@ -40,9 +39,9 @@ static bool get_supported(const struct kvm *kvm)
 }
 
 /* An earlier log of this VM may have chosen manual protection, under which GET protects nothing. */
-static int get_choose(const struct dirty_log *log, struct error *err)
+static int get_choose(struct dirty_log *log, struct error *err)
 {
-    return log->kvm->manual_protect ? dirty_log_set_manual(log, 0, err) : 0;
+    return log->vm.kvm->manual_protect ? dirty_log_set_manual(log, 0, err) : 0;
 }
 
 const struct dirty_log_ops dirty_log_get_ops = {

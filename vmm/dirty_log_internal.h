@@ -12,36 +12,50 @@ struct dirty_log_ops {
     const char *name;
     bool (*supported)(const struct kvm *kvm);
     /* Chooses the mechanism for the whole VM, before any slot logs. */
-    int (*choose)(const struct dirty_log *log, struct error *err);
-    /* ORs what the kernel has logged for a slot into pending; may use scratch. */
-    int (*fetch)(const struct dirty_log *log, unsigned slot, struct error *err);
-    /* Re-protects the pages in words, which begin at first_page. NULL where fetch did already. */
-    int (*protect)(const struct dirty_log *log, unsigned slot, uint64_t first_page, uint64_t npages,
+    int (*choose)(struct dirty_log *log, struct error *err);
+    /* A sync begins: what is done once for all slots. May be NULL. */
+    int (*begin)(struct dirty_log *log, struct error *err);
+    /* ORs what the kernel has logged for a slot into pending; *npages gets how many bits pending
+     * has then. */
+    int (*fetch)(struct dirty_log *log, unsigned slot, uint64_t *npages, struct error *err);
+    /* Re-protects the pages in words, which begin at first_page; there is at least one. NULL where
+     * they are re-protected already. */
+    int (*protect)(struct dirty_log *log, unsigned slot, uint64_t first_page, uint64_t npages,
                    uint64_t *words, struct error *err);
+    /* Logging is off again. May be NULL. */
+    void (*end)(struct dirty_log *log);
 };
 
 extern const struct dirty_log_ops dirty_log_get_ops;
 extern const struct dirty_log_ops dirty_log_clear_ops;
+extern const struct dirty_log_ops dirty_log_ring_ops;
 
 struct dirty_log_slot {
+    bool logged;
     uint64_t npages;
     uint64_t *pending; /* dirty, not claimed yet; only the engine's thread touches it */
+    bool clean;        /* pending has no bit */
 };
 
 struct dirty_log {
     const struct dirty_log_ops *ops;
-    const struct kvm *kvm; /* borrowed */
-    int vm_fd;             /* borrowed */
-    struct memory *memory; /* borrowed */
+    struct dirty_log_vm vm;
+    struct dirty_log_options options;
     struct dirty_log_slot slot[MEMORY_MAX_REGIONS];
     uint64_t *scratch; /* words of the largest slot, for ioctls */
-    int failed;        /* first -errno of an ioctl: from then on nothing can be trusted */
-    struct error why;  /* and its line */
+    struct dirty_log_cost cost;
+    int failed;       /* first -errno of an ioctl: from then on nothing can be trusted */
+    struct error why; /* and its line */
 };
+
+/* An ioctl on the VM, counted. */
+int dirty_log_ioctl(struct dirty_log *log, unsigned long request, const char *name, void *argument,
+                    struct error *err);
+void dirty_log_count_ioctl(struct dirty_log *log, uint64_t ns);
 
 /* KVM_GET_DIRTY_LOG (api.rst 4.8) of one slot, ORed into pending. Whether that re-protects is the
  * VM's setting. */
-int dirty_log_get_slot(const struct dirty_log *log, unsigned slot, struct error *err);
+int dirty_log_get_slot(struct dirty_log *log, unsigned slot, uint64_t *npages, struct error *err);
 
 /* Sets KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 (api.rst 7.18) to flags, 0 = automatic. The setting is
  * the VM's and must not change while a slot logs. */

@@ -117,9 +117,12 @@ static void read_optional(struct kvm *kvm)
     if (!kvm->max_memslots)
         kvm->max_memslots = 32;
     kvm->manual_protect = check_extension(kvm->fd, KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2);
+    kvm->dirty_ring_capability = KVM_CAP_DIRTY_LOG_RING_ACQ_REL;
     kvm->dirty_ring_max = check_extension(kvm->fd, KVM_CAP_DIRTY_LOG_RING_ACQ_REL);
-    if (!kvm->dirty_ring_max)
+    if (!kvm->dirty_ring_max) {
+        kvm->dirty_ring_capability = KVM_CAP_DIRTY_LOG_RING;
         kvm->dirty_ring_max = check_extension(kvm->fd, KVM_CAP_DIRTY_LOG_RING);
+    }
     kvm->tsc_control = check_extension(kvm->fd, KVM_CAP_TSC_CONTROL) != 0;
     kvm->clock_flags = check_extension(kvm->fd, KVM_CAP_ADJUST_CLOCK);
     kvm->xsave2_bytes = check_extension(kvm->fd, KVM_CAP_XSAVE2);

@@ -21,13 +21,14 @@ struct kvm {
     unsigned max_vcpus;      /* KVM_CAP_MAX_VCPUS */
     unsigned max_memslots;   /* KVM_CAP_NR_MEMSLOTS */
     uint64_t manual_protect; /* KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2: 0, or the flags it offers */
-    unsigned
-        dirty_ring_max;    /* KVM_CAP_DIRTY_LOG_RING_ACQ_REL (or the TSO form): bytes, 0 = absent */
-    bool tsc_control;      /* KVM_CAP_TSC_CONTROL */
-    unsigned tsc_khz;      /* KVM_GET_TSC_KHZ of a new VM; 0 = unknown */
-    unsigned clock_flags;  /* KVM_CAP_ADJUST_CLOCK: KVM_CLOCK_* flags of KVM_GET_CLOCK */
-    unsigned xsave2_bytes; /* KVM_CAP_XSAVE2: 0 = absent */
-    bool sregs2;           /* KVM_CAP_SREGS2 */
+    unsigned dirty_ring_max; /* largest dirty ring in bytes, 0 = absent */
+    unsigned dirty_ring_capability; /* which of the two: KVM_CAP_DIRTY_LOG_RING_ACQ_REL, or, on
+                                       older kernels, KVM_CAP_DIRTY_LOG_RING */
+    bool tsc_control;               /* KVM_CAP_TSC_CONTROL */
+    unsigned tsc_khz;               /* KVM_GET_TSC_KHZ of a new VM; 0 = unknown */
+    unsigned clock_flags;           /* KVM_CAP_ADJUST_CLOCK: KVM_CLOCK_* flags of KVM_GET_CLOCK */
+    unsigned xsave2_bytes;          /* KVM_CAP_XSAVE2: 0 = absent */
+    bool sregs2;                    /* KVM_CAP_SREGS2 */
 };
 
 /* Opens /dev/kvm and checks the API version and every capability that pageferry cannot do without;

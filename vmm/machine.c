@@ -132,7 +132,8 @@ static int create_vcpus(struct machine *machine, struct error *err)
 {
     const struct vcpu_events events = {.end = on_vcpu_end, .opaque = machine};
     int ret = vcpu_set_open(&machine->vcpus, machine->kvm, machine->vm_fd,
-                            machine->description.ncpus, &machine->bus, &events, err);
+                            machine->description.ncpus, &machine->bus, machine->rings, &events,
+                            err);
 
     if (ret)
         return ret;
@@ -165,6 +166,9 @@ static int build(struct machine *machine, const void *fdt, size_t fdt_bytes,
         return error_set(err, code, "eventfd: %s", strerror(code));
     }
     ret = create_vm(machine, err);
+    if (!ret && host->dirty_ring_entries)
+        ret = dirty_rings_open(&machine->rings, machine->kvm, machine->vm_fd,
+                               machine->description.ncpus, host->dirty_ring_entries, err);
     if (!ret)
         ret = create_memory(machine, host->backing, err);
     if (!ret)
@@ -201,6 +205,8 @@ void machine_release(struct machine *machine)
     if (machine->has_vcpus)
         vcpu_set_close(&machine->vcpus);
     machine->has_vcpus = false;
+    dirty_rings_close(machine->rings);
+    machine->rings = NULL;
     if (machine->has_serial)
         serial_detach(&machine->serial);
     if (machine->vm_fd >= 0)

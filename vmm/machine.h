@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "vmm/base/error.h"
+#include "vmm/dirty_log.h"
 #include "vmm/kvm.h"
 #include "vmm/machine_tree.h"
 #include "vmm/memory.h"
@@ -45,6 +46,7 @@ struct machine_exit {
 /* What belongs to this host and never enters the tree. */
 struct machine_host {
     enum memory_backing backing;
+    uint32_t dirty_ring_entries; /* 0: the dirty log is a bitmap; else every vCPU has a ring */
 };
 
 struct machine;
@@ -99,6 +101,8 @@ const struct machine_exit *machine_exit(const struct machine *machine);
 const void *machine_fdt(const struct machine *machine, size_t *fdt_bytes);
 struct memory *machine_memory(struct machine *machine);
 int machine_vm_fd(const struct machine *machine);
+/* For dirty_log_open(); borrowed from the machine. */
+struct dirty_log_vm machine_dirty_log(struct machine *machine);
 unsigned machine_ncpus(const struct machine *machine);
 /* Accesses to unmapped ports and MMIO so far. */
 uint64_t machine_unmapped_accesses(const struct machine *machine);

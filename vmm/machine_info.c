@@ -104,6 +104,14 @@ struct memory *machine_memory(struct machine *machine)
     return &machine->memory;
 }
 
+struct dirty_log_vm machine_dirty_log(struct machine *machine)
+{
+    return (struct dirty_log_vm){.kvm = machine->kvm,
+                                 .vm_fd = machine->vm_fd,
+                                 .memory = &machine->memory,
+                                 .rings = machine->rings};
+}
+
 int machine_vm_fd(const struct machine *machine)
 {
     return machine->vm_fd;

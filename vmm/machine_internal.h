@@ -26,6 +26,7 @@ struct machine {
     bool has_memory, has_vcpus, has_serial, has_probe;
 
     struct memory memory;
+    struct dirty_rings *rings; /* NULL: the dirty log is a bitmap */
     struct bus bus;
     struct vcpu_set vcpus;
     struct serial serial;

@@ -63,6 +63,7 @@ int memory_create(struct memory *memory, const struct memory_region *ranges, uns
 
         region->gpa = ranges[i].gpa;
         region->npages = ranges[i].npages;
+        region->unlogged = ranges[i].unlogged;
         result = memory_backing_map(region, backing, wanted, err);
         if (result)
             break;
@@ -96,7 +97,7 @@ int memory_set_slots(const struct memory *memory, int vm_fd, bool log_dirty, str
         const struct memory_region *region = &memory->region[i];
         struct kvm_userspace_memory_region slot = {
             .slot = i,
-            .flags = log_dirty ? KVM_MEM_LOG_DIRTY_PAGES : 0,
+            .flags = log_dirty && !region->unlogged ? KVM_MEM_LOG_DIRTY_PAGES : 0,
             .guest_phys_addr = region->gpa,
             .memory_size = region_bytes(region),
             .userspace_addr = (uintptr_t)region->hva,
@@ -196,18 +197,46 @@ void memory_mark_written(struct memory *memory, gpa_t gpa, uint64_t bytes)
     assert(!bytes || wholly_ram(memory, gpa, bytes));
     while (bytes) {
         uint64_t rest = 0;
-        const struct memory_region *region = find_region(memory, gpa, &rest);
+        const struct memory_region *found = find_region(memory, gpa, &rest);
+        struct memory_region *region;
         uint64_t take = bytes < rest ? bytes : rest;
         uint64_t first;
         uint64_t last;
 
-        if (!region)
+        if (!found)
             return;
+        region = &memory->region[found - memory->region];
         first = (gpa - region->gpa) / MEMORY_PAGE_BYTES;
         last = (gpa - region->gpa + take - 1) / MEMORY_PAGE_BYTES;
         for (uint64_t page = first; page <= last; page++)
             bitmap_set_atomic(region->vmm_dirty, page);
+        __atomic_store_n(&region->vmm_marked, true, __ATOMIC_RELEASE);
         gpa += take;
         bytes -= take;
     }
+}
+
+bool memory_take_marks_range(struct memory *memory, unsigned region, size_t first_word,
+                             size_t nwords, uint64_t *into)
+{
+    uint64_t *marks = memory->region[region].vmm_dirty + first_word;
+
+    if (!__atomic_load_n(&memory->region[region].vmm_marked, __ATOMIC_ACQUIRE))
+        return false;
+    for (size_t w = 0; w < nwords; w++)
+        into[w] |= bitmap_take_word_atomic(&marks[w]);
+    return true;
+}
+
+bool memory_take_marks(struct memory *memory, unsigned region, uint64_t *into)
+{
+    struct memory_region *r = &memory->region[region];
+
+    if (!__atomic_load_n(&r->vmm_marked, __ATOMIC_RELAXED))
+        return false;
+    /* Down before the look: a mark made meanwhile raises it again and is found next time. */
+    (void)__atomic_exchange_n(&r->vmm_marked, false, __ATOMIC_ACQUIRE);
+    for (size_t w = 0; w < bitmap_words(r->npages); w++)
+        into[w] |= bitmap_take_word_atomic(&r->vmm_dirty[w]);
+    return true;
 }

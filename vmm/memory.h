@@ -12,7 +12,7 @@
 #include "vmm/kvm.h"
 
 #define MEMORY_PAGE_BYTES  4096u
-#define MEMORY_MAX_REGIONS 8
+#define MEMORY_MAX_REGIONS 32
 /* RAM that does not fit below this goes to a second region at 4 GiB. */
 #define MEMORY_GAP_START 0xc0000000ull
 #define MEMORY_GAP_END   0x100000000ull
@@ -31,6 +31,8 @@ struct memory_region {
     uint8_t *hva;
     int fd;              /* -1 where the backing has none */
     uint64_t *vmm_dirty; /* pages the VMM wrote since last harvested; atomic words */
+    bool vmm_marked;     /* atomic: set after a mark, so that nobody scans vmm_dirty for nothing */
+    bool unlogged;       /* never logged nor migrated: a VMM's own scratch */
 };
 
 struct memory {
@@ -49,8 +51,8 @@ int memory_create(struct memory *memory, const struct memory_region *ranges, uns
                   enum memory_backing backing, struct error *err);
 void memory_destroy(struct memory *memory);
 
-/* Registers every region as a memslot of the VM, with KVM_MEM_LOG_DIRTY_PAGES or without. Calling
- * it again changes the flag. api.rst 4.35 KVM_SET_USER_MEMORY_REGION. */
+/* Registers every region as a memslot of the VM, with KVM_MEM_LOG_DIRTY_PAGES (but for `unlogged`
+ * ones) or without. Calling it again changes the flag. api.rst 4.35 KVM_SET_USER_MEMORY_REGION. */
 int memory_set_slots(const struct memory *memory, int vm_fd, bool log_dirty, struct error *err);
 
 /* Host address of [gpa, gpa + bytes), or NULL unless the whole range lies in one region.
@@ -63,6 +65,13 @@ void *memory_at(const struct memory *memory, gpa_t gpa, uint64_t bytes);
 int memory_read(const struct memory *memory, gpa_t gpa, void *buffer, uint64_t bytes);
 int memory_write(struct memory *memory, gpa_t gpa, const void *buffer, uint64_t bytes);
 void memory_mark_written(struct memory *memory, gpa_t gpa, uint64_t bytes);
+
+/* Moves the marks of a region into `into` (ORed). False, and nothing looked at, where none was made
+ * since the last call. */
+bool memory_take_marks(struct memory *memory, unsigned region, uint64_t *into);
+/* The same for a part of it: words first_word…; a mark that races may be left for the next call. */
+bool memory_take_marks_range(struct memory *memory, unsigned region, size_t first_word,
+                             size_t nwords, uint64_t *into);
 
 /* Sets in `words` (bitmap_words(npages), zeroed here) the pages of [first, first + npages) that
  * hold something: present or swapped by /proc/self/pagemap for private memory and hugetlb,

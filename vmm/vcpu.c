@@ -146,7 +146,7 @@ static int open_vcpu(struct vcpu *vcpu, int vm_fd, struct error *err)
         return error_set(err, code, "vCPU %u: mmap: %s", vcpu->index, strerror(code));
     }
     vcpu->run = run;
-    return 0;
+    return vcpu->set->rings ? dirty_rings_attach(vcpu->set->rings, vcpu->index, vcpu->fd, err) : 0;
 }
 
 /* Threads inherit the mask: everything but the kick is somebody else's. */
@@ -169,7 +169,8 @@ static int start_threads(struct vcpu_set *set, struct error *err)
 }
 
 int vcpu_set_open(struct vcpu_set *set, const struct kvm *kvm, int vm_fd, unsigned ncpus,
-                  struct bus *bus, const struct vcpu_events *events, struct error *err)
+                  struct bus *bus, struct dirty_rings *rings, const struct vcpu_events *events,
+                  struct error *err)
 {
     struct sigaction action = {.sa_handler = on_kick}; /* no SA_RESTART: KVM_RUN must return */
     int ret = 0;
@@ -178,6 +179,7 @@ int vcpu_set_open(struct vcpu_set *set, const struct kvm *kvm, int vm_fd, unsign
     pthread_mutex_init(&set->lock, NULL);
     pthread_cond_init(&set->changed, NULL);
     set->bus = bus;
+    set->rings = rings;
     set->events = *events;
     set->run_bytes = kvm->run_bytes;
     set->ncpus = ncpus;

@@ -13,6 +13,7 @@
 
 #include "vmm/base/error.h"
 #include "vmm/bus.h"
+#include "vmm/dirty_ring.h"
 #include "vmm/kvm.h"
 #include "vmm/machine_tree.h"
 
@@ -40,6 +41,7 @@ struct vcpu {
     bool has_thread;
     pthread_t thread;
     bool parked;    /* set's lock */
+    unsigned stuck; /* its thread's: ring-full exits in a row without an entry */
     unsigned trial; /* set's lock: the last trial entry that was made */
 };
 
@@ -48,6 +50,7 @@ struct vcpu_set {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct bus *bus;
+    struct dirty_rings *rings; /* NULL: none */
     struct vcpu_events events;
     size_t run_bytes;
     unsigned ncpus;
@@ -58,10 +61,11 @@ struct vcpu_set {
 };
 
 /* Creates vCPUs 0…ncpus-1 (KVM_CREATE_VCPU) and their threads, parked. Takes over SIGUSR1 for the
- * whole process: its handler does nothing, the signal only interrupts KVM_RUN. bus is borrowed. On
- * failure nothing is left to close. */
+ * whole process: its handler does nothing, the signal only interrupts KVM_RUN. bus is borrowed, and
+ * rings (NULL: the VM has none). On failure nothing is left to close. */
 int vcpu_set_open(struct vcpu_set *set, const struct kvm *kvm, int vm_fd, unsigned ncpus,
-                  struct bus *bus, const struct vcpu_events *events, struct error *err);
+                  struct bus *bus, struct dirty_rings *rings, const struct vcpu_events *events,
+                  struct error *err);
 /* Parks, ends and joins all threads, closes the vCPUs. */
 void vcpu_set_close(struct vcpu_set *set);
 

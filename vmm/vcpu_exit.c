@@ -2,6 +2,7 @@
  *
  * What a vCPU leaves KVM_RUN for (api.rst section 5, "The kvm_run structure"). Nothing that a guest
  * can cause hangs: what cannot be handled ends the guest with a reason. */
+#include <errno.h>
 #include <inttypes.h>
 #include <linux/kvm.h>
 #include <stdio.h>
@@ -105,6 +106,31 @@ void vcpu_report_end(struct vcpu *vcpu, enum vcpu_end end, const char *what)
     vcpu->set->events.end(vcpu->set->events.opaque, vcpu->index, end, reason);
 }
 
+/* A ring that stays full though it is empty never lets this vCPU run again. A few empty harvests
+ * are no sign: the engine may have been first. */
+#define RING_STUCK_EXITS 1000
+
+/* Harvests and goes on, whether this vCPU is about to be parked or not. */
+static bool handle_ring_full(struct vcpu *vcpu)
+{
+    struct error err = {""};
+    uint64_t found = 0;
+    int ret = dirty_rings_harvest_cpu(vcpu->set->rings, vcpu->index, &found, &err);
+
+    vcpu->stuck = found ? 0 : vcpu->stuck + 1;
+    /* A log that lost pages fails by itself, at its next sync; the guest goes on as long as KVM
+     * lets it. */
+    if (ret == -EOVERFLOW || !ret) {
+        if (vcpu->stuck < RING_STUCK_EXITS)
+            return true;
+        (void)error_set(&err, EIO,
+                        "its dirty ring is empty, but KVM takes it for full and does not run it: "
+                        "this host's dirty ring is broken (see pageferry selftest)");
+    }
+    vcpu_report_end(vcpu, VCPU_END_ERROR, err.text);
+    return false;
+}
+
 bool vcpu_handle_exit(struct vcpu *vcpu)
 {
     struct kvm_run *run = vcpu->run;
@@ -121,6 +147,8 @@ bool vcpu_handle_exit(struct vcpu *vcpu)
         return true;
     case KVM_EXIT_INTR:
         return true;
+    case KVM_EXIT_DIRTY_RING_FULL:
+        return handle_ring_full(vcpu);
     default:
         end = describe_end(run, what, sizeof(what));
         vcpu_report_end(vcpu, end, what);

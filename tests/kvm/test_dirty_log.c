@@ -33,8 +33,10 @@ static struct dirty_log *must_open(struct bare_vm *vm, enum dirty_log_backend ba
 {
     struct error err = {""};
     struct dirty_log *log = NULL;
+    const struct dirty_log_vm of = {&vm->kvm, vm->vm_fd, &vm->memory, NULL};
+    const struct dirty_log_options options = {.backend = backend};
 
-    if (dirty_log_open(&log, &vm->kvm, vm->vm_fd, &vm->memory, backend, &err))
+    if (dirty_log_open(&log, &of, &options, &err))
         fail_msg("%s", err.text);
     return log;
 }
@@ -42,11 +44,11 @@ static struct dirty_log *must_open(struct bare_vm *vm, enum dirty_log_backend ba
 static uint64_t must_sync(struct dirty_log *log)
 {
     struct error err = {""};
-    uint64_t pending = 0;
+    struct dirty_log_sync found = {0};
 
-    if (dirty_log_sync(log, &pending, &err))
+    if (dirty_log_sync(log, &found, &err))
         fail_msg("%s", err.text);
-    return pending;
+    return found.pending_pages;
 }
 
 static void must_claim(struct dirty_log *log, unsigned region, uint64_t first, uint64_t npages,
@@ -233,22 +235,25 @@ static void errors_are_remembered(void **state)
 {
     static const uint64_t one_region[] = {64};
     uint64_t words[1];
-    uint64_t pending = 0;
+    struct dirty_log_sync found = {0};
     struct error err = {""};
     struct bare_vm vm;
+    struct dirty_log_vm of = {&vm.kvm, -1, &vm.memory, NULL};
+    const struct dirty_log_options options = {.backend = backend_of(state)};
     struct dirty_log *log = NULL;
     int fd;
 
     bare_vm_create(&vm, one_region, 1, MEMORY_ANON);
     fd = dup(vm.vm_fd);
     assert_true(fd >= 0);
-    if (dirty_log_open(&log, &vm.kvm, fd, &vm.memory, backend_of(state), &err))
+    of.vm_fd = fd;
+    if (dirty_log_open(&log, &of, &options, &err))
         fail_msg("%s", err.text);
     (void)close(fd);
-    assert_int_equal(dirty_log_sync(log, &pending, &err), -EBADF);
+    assert_int_equal(dirty_log_sync(log, &found, &err), -EBADF);
     assert_non_null(strstr(err.text, "KVM_GET_DIRTY_LOG"));
     assert_int_equal(dup2(vm.vm_fd, fd), fd);
-    assert_int_equal(dirty_log_sync(log, &pending, &err), -EBADF);
+    assert_int_equal(dirty_log_sync(log, &found, &err), -EBADF);
     assert_int_equal(dirty_log_claim(log, 1, 0, 64, words, &err), -EBADF);
     assert_non_null(strstr(err.text, "KVM_GET_DIRTY_LOG"));
     dirty_log_close(log);
@@ -261,6 +266,9 @@ static void names_and_support(void **state)
     struct kvm old = {.manual_protect = 0};
     struct kvm current = {.manual_protect = 3};
     struct memory none = {.nregions = 0};
+    const struct dirty_log_vm of = {&old, -1, &none, NULL};
+    const struct dirty_log_options clear = {.backend = DIRTY_LOG_CLEAR};
+    const struct dirty_log_options ring = {.backend = DIRTY_LOG_RING};
     struct dirty_log *log = NULL;
     struct error err = {""};
     enum dirty_log_backend backend;
@@ -270,12 +278,18 @@ static void names_and_support(void **state)
     assert_int_equal(backend, DIRTY_LOG_GET);
     assert_int_equal(dirty_log_backend_parse("clear", &backend, &err), 0);
     assert_int_equal(backend, DIRTY_LOG_CLEAR);
-    assert_int_equal(dirty_log_backend_parse("ring", &backend, &err), -EINVAL);
-    assert_non_null(strstr(err.text, "get or clear"));
-    assert_int_equal(dirty_log_best(&old), DIRTY_LOG_GET);
-    assert_int_equal(dirty_log_best(&current), DIRTY_LOG_CLEAR);
-    assert_int_equal(dirty_log_open(&log, &old, -1, &none, DIRTY_LOG_CLEAR, &err), -ENOTSUP);
+    assert_int_equal(dirty_log_backend_parse("ring", &backend, &err), 0);
+    assert_int_equal(backend, DIRTY_LOG_RING);
+    assert_int_equal(dirty_log_backend_parse("bitmap", &backend, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "get, clear or ring"));
+    assert_int_equal(dirty_log_best(&old, NULL), DIRTY_LOG_GET);
+    assert_int_equal(dirty_log_best(&current, NULL), DIRTY_LOG_CLEAR);
+    assert_int_equal(dirty_log_open(&log, &of, &clear, &err), -ENOTSUP);
     assert_null(log);
+    /* A host with rings, a VM without. */
+    old.dirty_ring_max = 65536;
+    assert_int_equal(dirty_log_open(&log, &of, &ring, &err), -ENOTSUP);
+    assert_non_null(strstr(err.text, "when the guest is started"));
     dirty_log_close(NULL);
 }
 
@@ -290,7 +304,7 @@ int main(void)
     bare_vm_require_kvm();
     if (kvm_open(&kvm, NULL))
         return 1;
-    best = dirty_log_best(&kvm);
+    best = dirty_log_best(&kvm, NULL);
     kvm_close(&kvm);
 
     const struct CMUnitTest tests[] = {

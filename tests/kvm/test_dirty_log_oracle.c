@@ -115,9 +115,9 @@ static void harvest(struct oracle *o)
     uint64_t words[BARE_VM_MAX_PAGES / 64];
     uint64_t chunk = 64ull * (1 + o->round % 9);
     struct error err = {""};
-    uint64_t pending;
+    struct dirty_log_sync found;
 
-    if (dirty_log_sync(o->log, &pending, &err))
+    if (dirty_log_sync(o->log, &found, &err))
         fail_msg("%s", err.text);
     for (unsigned i = 0; i < o->vm.memory.nregions; i++) {
         uint64_t npages = o->vm.memory.region[i].npages;
@@ -159,12 +159,14 @@ static void stop_device(struct oracle *o)
 static void campaign(struct oracle *o, enum dirty_log_backend backend)
 {
     struct error err = {""};
-    uint64_t pending = 1;
+    const struct dirty_log_vm of = {&o->vm.kvm, o->vm.vm_fd, &o->vm.memory, NULL};
+    const struct dirty_log_options options = {.backend = backend};
+    struct dirty_log_sync found = {.pending_pages = 1};
 
     bare_vm_start(&o->vm);
     start_device(o);
     bare_vm_await(&o->vm, STORES_PER_ROUND);
-    if (dirty_log_open(&o->log, &o->vm.kvm, o->vm.vm_fd, &o->vm.memory, backend, &err))
+    if (dirty_log_open(&o->log, &of, &options, &err))
         fail_msg("%s", err.text);
     for (o->round = 0; o->round < ROUNDS; o->round++) {
         harvest(o);
@@ -174,8 +176,8 @@ static void campaign(struct oracle *o, enum dirty_log_backend backend)
     bare_vm_stop(&o->vm);
     harvest(o);
     check_copy(o);
-    assert_int_equal(dirty_log_sync(o->log, &pending, &err), 0);
-    assert_int_equal(pending, 0);
+    assert_int_equal(dirty_log_sync(o->log, &found, &err), 0);
+    assert_int_equal(found.pending_pages, 0);
     dirty_log_close(o->log);
 }
 

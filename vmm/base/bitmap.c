@@ -88,3 +88,29 @@ uint64_t bitmap_take_word_atomic(uint64_t *word)
         return 0;
     return __atomic_exchange_n(word, 0, __ATOMIC_ACQUIRE);
 }
+
+uint64_t bitmap_merge(uint64_t *into, const uint64_t *from, uint64_t nbits)
+{
+    size_t nwords = bitmap_words(nbits);
+    uint64_t count = 0;
+
+    if (!nwords)
+        return 0;
+    for (size_t i = 0; i < nwords; i++) {
+        into[i] |= from[i];
+        count += (uint64_t)__builtin_popcountll(into[i]);
+    }
+    return count - (uint64_t)__builtin_popcountll(into[nwords - 1] & ~tail_mask(nbits));
+}
+
+bool bitmap_take(uint64_t *from, uint64_t *out, size_t nwords)
+{
+    uint64_t any = 0;
+
+    for (size_t i = 0; i < nwords; i++) {
+        out[i] = from[i];
+        from[i] = 0;
+        any |= out[i];
+    }
+    return any != 0;
+}

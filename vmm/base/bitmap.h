@@ -54,6 +54,30 @@ uint64_t bitmap_count(const uint64_t *words, uint64_t nbits);
 bool bitmap_next_run(const uint64_t *words, uint64_t nbits, uint64_t *position,
                      struct bitmap_run *run);
 
+/* ORs `from` into `into`; returns how many of into's first nbits are set then. */
+uint64_t bitmap_merge(uint64_t *into, const uint64_t *from, uint64_t nbits);
+
+/* Moves nwords words: `out` gets them, `from` is zero then. Tells whether a bit was set. */
+bool bitmap_take(uint64_t *from, uint64_t *out, size_t nwords);
+
+/* KVM's dirty bitmaps are little-endian (set_bit_le() in the kernel, whatever the host): in place,
+ * to and from words whose bit n is page n. Nothing to do on a little-endian host. */
+static inline void bitmap_from_le(uint64_t *words, size_t nwords)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    for (size_t i = 0; i < nwords; i++)
+        words[i] = __builtin_bswap64(words[i]);
+#else
+    (void)words;
+    (void)nwords;
+#endif
+}
+
+static inline void bitmap_to_le(uint64_t *words, size_t nwords)
+{
+    bitmap_from_le(words, nwords);
+}
+
 /* Sets one bit after the store that it stands for: release order. */
 void bitmap_set_atomic(uint64_t *words, uint64_t bit);
 

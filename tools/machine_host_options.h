@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What `run` and `receive` let a user say about the host's side of a machine: --backing and
+ * --dirty-log. */
+#ifndef TOOLS_MACHINE_HOST_OPTIONS_H
+#define TOOLS_MACHINE_HOST_OPTIONS_H
+
+#include "vmm/base/error.h"
+#include "vmm/kvm.h"
+#include "vmm/machine.h"
+
+/* backing as memory_backing_parse() takes it; dirty_log is "bitmap", "ring" or "ring:ENTRIES".
+ * -EINVAL with what can be written, -ENOTSUP where this host has no dirty ring. A ring is announced
+ * in the log. */
+int machine_host_options_parse(const struct kvm *kvm, const char *backing, const char *dirty_log,
+                               struct machine_host *host, struct error *err);
+
+#endif

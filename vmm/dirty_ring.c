@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+#include "vmm/dirty_ring.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/kvm.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "vmm/base/bitmap.h"
+#include "vmm/base/clock.h"
+
+_Static_assert(sizeof(struct kvm_dirty_gfn) == DIRTY_RING_ENTRY_BYTES, "an entry's size is ABI");
+
+/* KVM wants at least a page of entries; those hosts that need more say so by EINVAL. */
+#define MIN_ENTRIES (MEMORY_PAGE_BYTES / DIRTY_RING_ENTRY_BYTES)
+
+struct ring {
+    struct kvm_dirty_gfn *entries; /* shared with the kernel */
+    uint32_t next;                 /* index of the first entry not harvested yet; wraps */
+};
+
+struct dirty_rings {
+    int vm_fd; /* borrowed */
+    unsigned ncpus;
+    uint32_t nentries;
+    uint64_t full_exits; /* atomic */
+
+    pthread_mutex_t lock; /* the following */
+    bool keep;
+    bool overrun;
+    unsigned nregions;
+    uint64_t npages[MEMORY_MAX_REGIONS];
+    uint64_t *collected[MEMORY_MAX_REGIONS]; /* re-protected, not taken yet */
+    struct ring ring[];
+};
+
+int dirty_rings_check(const struct kvm *kvm, uint64_t entries, struct error *err)
+{
+    uint64_t most = kvm->dirty_ring_max / DIRTY_RING_ENTRY_BYTES;
+
+    if (!most)
+        return error_set(err, ENOTSUP,
+                         "this host's KVM has no dirty ring (KVM_CAP_DIRTY_LOG_RING): use the "
+                         "dirty bitmap");
+    if (entries < MIN_ENTRIES || entries > most || (entries & (entries - 1)))
+        return error_set(err, EINVAL,
+                         "a dirty ring of %" PRIu64 " entries: it must be a power of two from %u "
+                         "to %" PRIu64,
+                         entries, MIN_ENTRIES, most);
+    return 0;
+}
+
+int dirty_rings_open(struct dirty_rings **out, const struct kvm *kvm, int vm_fd, unsigned ncpus,
+                     uint32_t entries, struct error *err)
+{
+    struct kvm_enable_cap cap = {.cap = kvm->dirty_ring_capability,
+                                 .args = {(uint64_t)entries * DIRTY_RING_ENTRY_BYTES}};
+    struct dirty_rings *rings;
+    int result = dirty_rings_check(kvm, entries, err);
+
+    *out = NULL;
+    if (result)
+        return result;
+    result = KVM_IOCTL(vm_fd, KVM_ENABLE_CAP, &cap, err);
+    if (result < 0) {
+        error_prefix(err, "a dirty ring of %u entries%s", entries,
+                     result == -EINVAL ? " (this host may need a larger one)" : "");
+        return result;
+    }
+    rings = calloc(1, sizeof(*rings) + ncpus * sizeof(rings->ring[0]));
+    if (!rings)
+        return error_set(err, ENOMEM, "no memory for the dirty rings");
+    rings->vm_fd = vm_fd;
+    rings->ncpus = ncpus;
+    rings->nentries = entries;
+    pthread_mutex_init(&rings->lock, NULL);
+    *out = rings;
+    return 0;
+}
+
+static size_t ring_bytes(const struct dirty_rings *rings)
+{
+    return (size_t)rings->nentries * DIRTY_RING_ENTRY_BYTES;
+}
+
+static void forget(struct dirty_rings *rings)
+{
+    for (unsigned i = 0; i < MEMORY_MAX_REGIONS; i++) {
+        free(rings->collected[i]);
+        rings->collected[i] = NULL;
+    }
+    rings->nregions = 0;
+    rings->keep = false;
+}
+
+void dirty_rings_close(struct dirty_rings *rings)
+{
+    if (!rings)
+        return;
+    for (unsigned i = 0; i < rings->ncpus; i++) {
+        if (rings->ring[i].entries)
+            (void)munmap(rings->ring[i].entries, ring_bytes(rings));
+    }
+    forget(rings);
+    pthread_mutex_destroy(&rings->lock);
+    free(rings);
+}
+
+uint32_t dirty_rings_entries(const struct dirty_rings *rings)
+{
+    return rings->nentries;
+}
+
+int dirty_rings_attach(struct dirty_rings *rings, unsigned cpu, int vcpu_fd, struct error *err)
+{
+    void *entries = mmap(NULL, ring_bytes(rings), PROT_READ | PROT_WRITE, MAP_SHARED, vcpu_fd,
+                         (off_t)KVM_DIRTY_LOG_PAGE_OFFSET * (off_t)sysconf(_SC_PAGESIZE));
+
+    if (entries == MAP_FAILED) {
+        int code = errno;
+
+        return error_set(err, code, "vCPU %u: mmap of the dirty ring: %s", cpu, strerror(code));
+    }
+    rings->ring[cpu].entries = entries;
+    return 0;
+}
+
+/* Bits 16… of slot are the address space, of which ours has one. */
+static void collect(struct dirty_rings *rings, uint32_t slot, uint64_t page)
+{
+    if (rings->keep && slot < rings->nregions && page < rings->npages[slot])
+        bitmap_set(rings->collected[slot], page);
+}
+
+/* Harvests what is there now: at most a ring full, because an entry is not used again before it is
+ * reset. */
+static uint64_t harvest_ring(struct dirty_rings *rings, struct ring *ring)
+{
+    uint64_t found = 0;
+
+    while (found < rings->nentries) {
+        struct kvm_dirty_gfn *entry = &ring->entries[ring->next & (rings->nentries - 1)];
+
+        /* Acquire: slot and offset were stored before the flag. Release: they were read before it
+         * changes (api.rst 8.29). */
+        if (__atomic_load_n(&entry->flags, __ATOMIC_ACQUIRE) != KVM_DIRTY_GFN_F_DIRTY)
+            break;
+        collect(rings, entry->slot, entry->offset);
+        __atomic_store_n(&entry->flags, KVM_DIRTY_GFN_F_RESET, __ATOMIC_RELEASE);
+        ring->next++;
+        found++;
+    }
+    if (found == rings->nentries)
+        rings->overrun = true;
+    return found;
+}
+
+/* Under the lock, so that nobody takes a bit whose page is not re-protected yet. */
+static int drain(struct dirty_rings *rings, unsigned first, unsigned end, uint64_t *found,
+                 uint64_t *reset_ns, struct error *err)
+{
+    uint64_t begin_ns;
+    int result;
+
+    *found = 0;
+    for (unsigned i = first; i < end; i++) {
+        if (rings->ring[i].entries)
+            *found += harvest_ring(rings, &rings->ring[i]);
+    }
+    if (rings->overrun)
+        return error_set(err, EOVERFLOW,
+                         "a dirty ring of %u entries was run over: this host's KVM did not stop "
+                         "the vCPU in time, and dirty pages are lost (pageferry selftest tests it)",
+                         rings->nentries);
+    if (!*found)
+        return 0;
+    begin_ns = clock_now_ns();
+    result = KVM_IOCTL(rings->vm_fd, KVM_RESET_DIRTY_RINGS, NULL, err);
+    if (reset_ns)
+        *reset_ns = clock_now_ns() - begin_ns;
+    return result < 0 ? result : 0;
+}
+
+int dirty_rings_start(struct dirty_rings *rings, const struct memory *memory, struct error *err)
+{
+    int result = 0;
+
+    pthread_mutex_lock(&rings->lock);
+    rings->nregions = memory->nregions;
+    for (unsigned i = 0; !result && i < memory->nregions; i++) {
+        rings->npages[i] = memory->region[i].npages;
+        rings->collected[i] = calloc(bitmap_words(rings->npages[i]), sizeof(uint64_t));
+        if (!rings->collected[i])
+            result = error_set(err, ENOMEM, "no memory for the dirty rings' bitmaps");
+    }
+    rings->keep = !result;
+    if (result)
+        forget(rings);
+    pthread_mutex_unlock(&rings->lock);
+    return result;
+}
+
+void dirty_rings_stop(struct dirty_rings *rings)
+{
+    uint64_t found = 0;
+
+    pthread_mutex_lock(&rings->lock);
+    rings->keep = false;
+    /* What is left would count against the next log's room. */
+    (void)drain(rings, 0, rings->ncpus, &found, NULL, NULL);
+    forget(rings);
+    pthread_mutex_unlock(&rings->lock);
+}
+
+int dirty_rings_harvest_cpu(struct dirty_rings *rings, unsigned cpu, uint64_t *found,
+                            struct error *err)
+{
+    int result;
+
+    __atomic_fetch_add(&rings->full_exits, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&rings->lock);
+    result = drain(rings, cpu, cpu + 1, found, NULL, err);
+    pthread_mutex_unlock(&rings->lock);
+    return result;
+}
+
+int dirty_rings_harvest(struct dirty_rings *rings, uint64_t *found, uint64_t *reset_ns,
+                        struct error *err)
+{
+    int result;
+
+    pthread_mutex_lock(&rings->lock);
+    result = drain(rings, 0, rings->ncpus, found, reset_ns, err);
+    pthread_mutex_unlock(&rings->lock);
+    return result;
+}
+
+uint64_t dirty_rings_take(struct dirty_rings *rings, unsigned region, uint64_t *into)
+{
+    uint64_t npages = rings->npages[region];
+    uint64_t count;
+
+    pthread_mutex_lock(&rings->lock);
+    count = bitmap_merge(into, rings->collected[region], npages);
+    memset(rings->collected[region], 0, bitmap_words(npages) * sizeof(uint64_t));
+    pthread_mutex_unlock(&rings->lock);
+    return count;
+}
+
+uint64_t dirty_rings_full_exits(const struct dirty_rings *rings)
+{
+    return __atomic_load_n(&rings->full_exits, __ATOMIC_RELAXED);
+}
