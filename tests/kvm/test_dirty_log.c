@@ -217,7 +217,7 @@ static void backends_take_turns(void **state)
     (void)state;
     bare_vm_create(&vm, odd_regions, ODD_REGIONS, MEMORY_ANON);
     for (int i = 0; i < 6; i++) {
-        enum dirty_log_backend backend = i % 2 ? DIRTY_LOG_GET : dirty_log_best(&vm.kvm);
+        enum dirty_log_backend backend = i % 2 ? DIRTY_LOG_GET : dirty_log_best(&vm.kvm, NULL);
         struct dirty_log *log = must_open(&vm, backend);
 
         assert_int_equal(must_sync(log), all_pages(&vm));
