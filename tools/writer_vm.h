@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * A VM without a machine: memslots of any size and vCPUs that do nothing but store where they are
- * told, in ring 3 or ring 0. The pages under test lie alone in their slots; code, page tables, lists
- * and mailboxes are in a slot of their own that is never logged, so that the log holds exactly what
- * the job wrote, with nested paging too. What selftest and bench dirty-log dirty pages with.
+ * told, in ring 3 or ring 0. The pages under test lie alone in their slots; code, page tables,
+ * lists and mailboxes are in a slot of their own that is never logged, so that the log holds
+ * exactly what the job wrote, with nested paging too. What selftest and bench dirty-log dirty pages
+ * with.
  *
  * A vCPU waits for its next job by polling its mailbox: held vCPUs are parked meanwhile (their
  * thread is out of KVM_RUN), the others spin in the guest. All calls come from one thread. */
@@ -57,7 +58,8 @@ int writer_vm_set_list(struct writer_vm *vm, unsigned cpu, const gpa_t *pages, u
 int writer_vm_hold(struct writer_vm *vm, bool held, struct error *err);
 
 struct writer_vm_result {
-    uint64_t guest_ns; /* the longest vCPU's time over its list by the guest's own TSC */
+    uint64_t guest_ns; /* the longest vCPU's time over its list by the guest's own TSC; 0 where its
+                          frequency is unknown */
     uint64_t stores;
 };
 
