@@ -18,7 +18,7 @@
 
 static const struct workload *const workloads[] = {
     &workload_hello,   &workload_idle,  &workload_dirty, &workload_memcheck,
-    &workload_counter, &workload_stamp, &workload_echo,
+    &workload_counter, &workload_stamp, &workload_echo,  &workload_fb,
 };
 
 static uint8_t user_stacks[GUEST_MAX_CPUS][USER_STACK_BYTES] __attribute__((aligned(16)));

@@ -13,5 +13,6 @@ extern const struct workload workload_memcheck;
 extern const struct workload workload_counter;
 extern const struct workload workload_stamp;
 extern const struct workload workload_echo;
+extern const struct workload workload_fb;
 
 #endif
