@@ -13,6 +13,8 @@ struct binding_source {
     struct dirty_log_options log_options;
     struct dirty_log *log; /* while the engine logs */
     uint64_t *holes;       /* one chunk's words */
+    uint64_t full_exits_before;
+    uint64_t ring_full_exits; /* atomic: of the last log, once it ended */
 };
 
 /* The source of the host's machine; borrowed for one migration. */

@@ -8,6 +8,7 @@
 
 #include "tools/binding.h"
 #include "vmm/base/bitmap.h"
+#include "vmm/dirty_ring.h"
 
 static void describe_layout(struct memory *memory, struct migrate_layout *layout)
 {
@@ -49,13 +50,20 @@ static int log_start(void *opaque, struct error *err)
 
     struct dirty_log_vm vm = machine_dirty_log(binding->host->machine);
 
+    if (vm.rings)
+        binding->full_exits_before = dirty_rings_full_exits(vm.rings);
     return dirty_log_open(&binding->log, &vm, &binding->log_options, err);
 }
 
 static void log_stop(void *opaque)
 {
     struct binding_source *binding = opaque;
+    struct dirty_log_vm vm = machine_dirty_log(binding->host->machine);
 
+    if (vm.rings)
+        __atomic_store_n(&binding->ring_full_exits,
+                         dirty_rings_full_exits(vm.rings) - binding->full_exits_before,
+                         __ATOMIC_RELAXED);
     dirty_log_close(binding->log);
     binding->log = NULL;
 }

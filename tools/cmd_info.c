@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <jansson.h>
+#include <linux/kvm.h>
 
 #include "tools/commands.h"
 #include "tools/options.h"
@@ -15,6 +16,7 @@
 #include "vmm/base/log.h"
 #include "vmm/base/size.h"
 #include "vmm/dirty_log.h"
+#include "vmm/dirty_ring.h"
 
 static const char help[] =
     "usage: pageferry info [--json]\n\n"
@@ -55,16 +57,19 @@ static json_t *read_line(const char *path)
 static json_t *dirty_log_json(const struct kvm *kvm)
 {
     json_t *offered = json_array();
+    unsigned most = kvm->dirty_ring_max / DIRTY_RING_ENTRY_BYTES;
 
     for (unsigned i = 0; i < DIRTY_LOG_NBACKENDS; i++) {
         if (dirty_log_supported(kvm, (enum dirty_log_backend)i))
             (void)json_array_append_new(
                 offered, json_string(dirty_log_backend_name((enum dirty_log_backend)i)));
     }
-    return json_pack("{s:o, s:s, s:I, s:I}", "backends", offered, "chosen",
+    return json_pack("{s:o, s:s, s:I, s:b, s:I, s:I}", "backends", offered, "chosen",
                      dirty_log_backend_name(dirty_log_best(kvm, NULL)), "manual_protect_flags",
-                     (json_int_t)kvm->manual_protect, "ring_max_bytes",
-                     (json_int_t)kvm->dirty_ring_max);
+                     (json_int_t)kvm->manual_protect, "initially_set",
+                     (kvm->manual_protect & KVM_DIRTY_LOG_INITIALLY_SET) != 0, "ring_min_entries",
+                     (json_int_t)(most ? DIRTY_RING_MIN_ENTRIES : 0), "ring_max_entries",
+                     (json_int_t)most);
 }
 
 static json_t *describe(const struct kvm *kvm)

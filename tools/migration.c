@@ -124,18 +124,24 @@ static int may_start(const struct migration *migration, bool check_only, struct 
     return error_set(err, ESHUTDOWN, "the guest has ended");
 }
 
-static enum dirty_log_backend best_backend(const struct migration *migration)
+static int choose_dirty_log(const struct migration *migration, enum dirty_log_backend *backend,
+                            struct error *err)
 {
     struct dirty_log_vm vm = machine_dirty_log(vm_host_machine(migration->host));
 
-    return dirty_log_best(vm.kvm, vm.rings);
+    *backend =
+        migration->dirty_log_chosen ? migration->dirty_log : dirty_log_best(vm.kvm, vm.rings);
+    return dirty_log_check(&vm, *backend, err);
 }
 
 int migration_start(struct migration *migration, const char *uri, int given_fd, bool check_only,
                     struct error *err)
 {
+    enum dirty_log_backend backend;
     int rc = may_start(migration, check_only, err);
 
+    if (!rc)
+        rc = choose_dirty_log(migration, &backend, err);
     if (!rc)
         rc = uri_parse(uri, &migration->uri, err);
     if (!rc && migration->uri.kind == URI_FD && given_fd < 0)
@@ -149,9 +155,7 @@ int migration_start(struct migration *migration, const char *uri, int given_fd, 
     migration->running_options.check_only = check_only;
     migration->binding = (struct binding_source){
         .host = migration->host,
-        .log_options = {.backend = migration->dirty_log_chosen ? migration->dirty_log
-                                                               : best_backend(migration),
-                        .chunk_pages = migration->options.chunk_pages}};
+        .log_options = {.backend = backend, .chunk_pages = migration->options.chunk_pages}};
     migration->err.text[0] = '\0';
     migration->cancel_asked = false;
     drain_fd(migration->cancel_fd);

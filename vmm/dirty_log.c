@@ -121,20 +121,19 @@ static int switch_off(struct dirty_log *log, struct error *err)
     return result;
 }
 
-static int check(const struct dirty_log_vm *vm, const struct dirty_log_options *options,
-                 struct error *err)
+int dirty_log_check(const struct dirty_log_vm *vm, enum dirty_log_backend backend,
+                    struct error *err)
 {
-    const char *name = dirty_log_backend_name(options->backend);
+    const char *name = dirty_log_backend_name(backend);
 
-    assert(options->chunk_pages % BITMAP_WORD_BITS == 0);
-    if (!dirty_log_supported(vm->kvm, options->backend))
+    if (!dirty_log_supported(vm->kvm, backend))
         return error_set(err, ENOTSUP,
                          "this host's KVM has no dirty-log backend '%s': see pageferry info", name);
-    if (options->backend == DIRTY_LOG_RING && !vm->rings)
+    if (backend == DIRTY_LOG_RING && !vm->rings)
         return error_set(err, ENOTSUP,
                          "this guest has no dirty ring: it is chosen when the guest is started "
                          "(--dirty-log ring)");
-    if (options->backend != DIRTY_LOG_RING && vm->rings)
+    if (backend != DIRTY_LOG_RING && vm->rings)
         return error_set(err, ENOTSUP,
                          "this guest was started with a dirty ring, beside which KVM has no '%s'",
                          name);
@@ -145,8 +144,9 @@ int dirty_log_open(struct dirty_log **out, const struct dirty_log_vm *vm,
                    const struct dirty_log_options *options, struct error *err)
 {
     struct dirty_log *log;
-    int result = check(vm, options, err);
+    int result = dirty_log_check(vm, options->backend, err);
 
+    assert(options->chunk_pages % BITMAP_WORD_BITS == 0);
     *out = NULL;
     if (result)
         return result;

@@ -44,6 +44,10 @@ struct dirty_log_vm {
     struct dirty_rings *rings; /* NULL where the VM was made without them */
 };
 
+/* Can this VM use the backend? -ENOTSUP with the reason. */
+int dirty_log_check(const struct dirty_log_vm *vm, enum dirty_log_backend backend,
+                    struct error *err);
+
 /* The best backend for a VM: its ring where it has one, else clear where there is manual protect,
  * else get. rings may be NULL. */
 enum dirty_log_backend dirty_log_best(const struct kvm *kvm, const struct dirty_rings *rings);
@@ -66,7 +70,7 @@ struct dirty_log_options {
 };
 
 /* Switches logging on for every slot. Everything is pending at first: the first claims are the full
- * copy. -ENOTSUP where the host lacks the backend or the VM cannot use it. */
+ * copy. Fails as dirty_log_check() does. */
 int dirty_log_open(struct dirty_log **out, const struct dirty_log_vm *vm,
                    const struct dirty_log_options *options, struct error *err);
 

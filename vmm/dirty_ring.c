@@ -15,9 +15,6 @@
 
 _Static_assert(sizeof(struct kvm_dirty_gfn) == DIRTY_RING_ENTRY_BYTES, "an entry's size is ABI");
 
-/* KVM wants at least a page of entries; those hosts that need more say so by EINVAL. */
-#define MIN_ENTRIES (MEMORY_PAGE_BYTES / DIRTY_RING_ENTRY_BYTES)
-
 struct ring {
     struct kvm_dirty_gfn *entries; /* shared with the kernel */
     uint32_t next;                 /* index of the first entry not harvested yet; wraps */
@@ -46,11 +43,11 @@ int dirty_rings_check(const struct kvm *kvm, uint64_t entries, struct error *err
         return error_set(err, ENOTSUP,
                          "this host's KVM has no dirty ring (KVM_CAP_DIRTY_LOG_RING): use the "
                          "dirty bitmap");
-    if (entries < MIN_ENTRIES || entries > most || (entries & (entries - 1)))
+    if (entries < DIRTY_RING_MIN_ENTRIES || entries > most || (entries & (entries - 1)))
         return error_set(err, EINVAL,
                          "a dirty ring of %" PRIu64 " entries: it must be a power of two from %u "
                          "to %" PRIu64,
-                         entries, MIN_ENTRIES, most);
+                         entries, DIRTY_RING_MIN_ENTRIES, most);
     return 0;
 }
 

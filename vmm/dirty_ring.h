@@ -20,6 +20,8 @@
 
 #define DIRTY_RING_ENTRY_BYTES     16u
 #define DIRTY_RING_DEFAULT_ENTRIES 16384u
+/* KVM wants at least a page of entries; hosts that need more (PML) say so when the VM is made. */
+#define DIRTY_RING_MIN_ENTRIES (MEMORY_PAGE_BYTES / DIRTY_RING_ENTRY_BYTES)
 
 struct dirty_rings;
 
