@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tools/qmp_migrate.h"
+#include "tools/qmp_parameters.h"
 #include "tools/server.h"
 
 #define REGISTERS_BYTES 4096
@@ -161,6 +162,7 @@ static const struct command commands[] = {
     {"migrate_cancel", "", qmp_migrate_cancel},
     {"query-migrate", "", qmp_query_migrate},
     {"migrate-set-parameters", NULL, qmp_migrate_set_parameters},
+    {"query-migrate-parameters", "", qmp_query_migrate_parameters},
     {"query-version", "", query_version},
     {"query-commands", "", query_commands},
     {"closefd", "fdname", closefd},

@@ -45,65 +45,6 @@ json_t *qmp_migrate_cancel(struct server *server, json_t *arguments, struct erro
     return json_object();
 }
 
-static int parse_dirty_log(const json_t *value, bool *chosen, enum dirty_log_backend *backend,
-                           struct error *err)
-{
-    const char *name = json_string_value(value);
-
-    if (!name)
-        return error_set(err, EINVAL, "x-dirty-log must be \"auto\", or a backend's name");
-    *chosen = strcmp(name, "auto") != 0;
-    return *chosen ? dirty_log_backend_parse(name, backend, err) : 0;
-}
-
-json_t *qmp_migrate_set_parameters(struct server *server, json_t *arguments, struct error *err)
-{
-    struct migration *migration = &server->migration;
-    struct precopy_options options = migration->options;
-    bool dirty_log_chosen = migration->dirty_log_chosen;
-    enum dirty_log_backend dirty_log = migration->dirty_log;
-    const char *key;
-    json_t *value;
-
-    json_object_foreach(arguments, key, value)
-    {
-        json_int_t number = json_integer_value(value);
-
-        if (strcmp(key, "x-dirty-log") == 0) {
-            if (parse_dirty_log(value, &dirty_log_chosen, &dirty_log, err))
-                return NULL;
-            continue;
-        }
-        if (!json_is_integer(value) || number < 0) {
-            (void)error_set(err, EINVAL, "%s must be a whole number, 0 or more", key);
-            return NULL;
-        }
-        if (strcmp(key, "max-bandwidth") == 0 &&
-            (number == 0 || number >= (json_int_t)PRECOPY_MIN_BANDWIDTH)) {
-            options.max_bandwidth = (uint64_t)number;
-        } else if (strcmp(key, "downtime-limit") == 0 && number <= 2000000) {
-            options.downtime_limit_ns = (uint64_t)number * CLOCK_NS_PER_MS;
-        } else if (strcmp(key, "x-downtime-limit-ns") == 0) {
-            options.downtime_limit_ns = (uint64_t)number;
-        } else if (strcmp(key, "x-chunk-pages") == 0 && number % 64 == 0 && number >= 64 &&
-                   number <= (json_int_t)PRECOPY_MAX_CHUNK_PAGES) {
-            options.chunk_pages = (uint32_t)number;
-        } else {
-            (void)error_set(
-                err, EINVAL,
-                "unknown parameter or value out of range: %s (there are downtime-limit in ms up "
-                "to 2000000, x-downtime-limit-ns, max-bandwidth in bytes/s, 0 or at least 65536, "
-                "x-chunk-pages, a multiple of 64 from 64 to 1048576, x-dirty-log)",
-                key);
-            return NULL;
-        }
-    }
-    migration->options = options;
-    migration->dirty_log_chosen = dirty_log_chosen;
-    migration->dirty_log = dirty_log;
-    return json_object();
-}
-
 /* QEMU's status names. */
 static const char *status_name(const struct migration *migration, const struct progress_view *view)
 {

@@ -12,6 +12,5 @@
 json_t *qmp_migrate(struct server *server, json_t *arguments, struct error *err);
 json_t *qmp_migrate_cancel(struct server *server, json_t *arguments, struct error *err);
 json_t *qmp_query_migrate(struct server *server, json_t *arguments, struct error *err);
-json_t *qmp_migrate_set_parameters(struct server *server, json_t *arguments, struct error *err);
 
 #endif

@@ -32,6 +32,7 @@ struct dirty_rings {
     unsigned nregions;
     uint64_t npages[MEMORY_MAX_REGIONS];
     uint64_t *collected[MEMORY_MAX_REGIONS]; /* re-protected, not taken yet */
+    bool any[MEMORY_MAX_REGIONS];            /* collected has a bit */
     struct ring ring[];
 };
 
@@ -89,6 +90,7 @@ static void forget(struct dirty_rings *rings)
     for (unsigned i = 0; i < MEMORY_MAX_REGIONS; i++) {
         free(rings->collected[i]);
         rings->collected[i] = NULL;
+        rings->any[i] = false;
     }
     rings->nregions = 0;
     rings->keep = false;
@@ -129,8 +131,10 @@ int dirty_rings_attach(struct dirty_rings *rings, unsigned cpu, int vcpu_fd, str
 /* Bits 16… of slot are the address space, of which ours has one. */
 static void collect(struct dirty_rings *rings, uint32_t slot, uint64_t page)
 {
-    if (rings->keep && slot < rings->nregions && page < rings->npages[slot])
+    if (rings->keep && slot < rings->nregions && page < rings->npages[slot]) {
         bitmap_set(rings->collected[slot], page);
+        rings->any[slot] = true;
+    }
 }
 
 /* Harvests what is there now: at most a ring full, because an entry is not used again before it is
@@ -242,8 +246,13 @@ uint64_t dirty_rings_take(struct dirty_rings *rings, unsigned region, uint64_t *
     uint64_t count;
 
     pthread_mutex_lock(&rings->lock);
-    count = bitmap_merge(into, rings->collected[region], npages);
-    memset(rings->collected[region], 0, bitmap_words(npages) * sizeof(uint64_t));
+    if (rings->any[region]) {
+        count = bitmap_merge(into, rings->collected[region], npages);
+        memset(rings->collected[region], 0, bitmap_words(npages) * sizeof(uint64_t));
+        rings->any[region] = false;
+    } else {
+        count = bitmap_count(into, npages);
+    }
     pthread_mutex_unlock(&rings->lock);
     return count;
 }

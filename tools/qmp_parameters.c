@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Names without "x-" and their units are QEMU's (qapi/migration.json). */
+#include "tools/qmp_parameters.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "vmm/base/clock.h"
+
+#define MAX_DOWNTIME_LIMIT_MS 2000000
+
+static const char accepted[] =
+    "downtime-limit in ms up to 2000000, x-downtime-limit-ns, max-bandwidth in bytes/s (0 or at "
+    "least 65536), x-chunk-pages (a multiple of 64 up to 1048576), x-dirty-log (auto, get, clear "
+    "or ring)";
+
+/* What a call changes, until all of it is known to be good. */
+struct parameters {
+    struct precopy_options options;
+    bool dirty_log_chosen;
+    enum dirty_log_backend dirty_log;
+};
+
+/* Whole numbers. False where there is no such parameter, or not with this value. */
+static bool set_number(struct precopy_options *options, const char *key, uint64_t number)
+{
+    if (strcmp(key, "max-bandwidth") == 0) {
+        options->max_bandwidth = number;
+        return number == 0 || number >= PRECOPY_MIN_BANDWIDTH;
+    }
+    if (strcmp(key, "downtime-limit") == 0) {
+        options->downtime_limit_ns = number * CLOCK_NS_PER_MS;
+        return number <= MAX_DOWNTIME_LIMIT_MS;
+    }
+    if (strcmp(key, "x-downtime-limit-ns") == 0) {
+        options->downtime_limit_ns = number;
+        return true;
+    }
+    if (strcmp(key, "x-chunk-pages") == 0) {
+        options->chunk_pages = (uint32_t)number;
+        return number % 64 == 0 && number && number <= PRECOPY_MAX_CHUNK_PAGES;
+    }
+    return false;
+}
+
+static int set_dirty_log(struct parameters *parameters, const json_t *value, struct error *err)
+{
+    const char *name = json_string_value(value);
+
+    if (!name)
+        return error_set(err, EINVAL, "x-dirty-log must be auto, get, clear or ring");
+    parameters->dirty_log_chosen = strcmp(name, "auto") != 0;
+    return parameters->dirty_log_chosen ? dirty_log_backend_parse(name, &parameters->dirty_log, err)
+                                        : 0;
+}
+
+static int set(struct parameters *parameters, const char *key, const json_t *value,
+               struct error *err)
+{
+    json_int_t number = json_integer_value(value);
+
+    if (strcmp(key, "x-dirty-log") == 0)
+        return set_dirty_log(parameters, value, err);
+    if (!json_is_integer(value) || number < 0)
+        return error_set(err, EINVAL, "%.100s must be a whole number, 0 or more", key);
+    if (!set_number(&parameters->options, key, (uint64_t)number))
+        return error_set(err, EINVAL,
+                         "unknown parameter or value out of range: %.100s (there are %s)", key,
+                         accepted);
+    return 0;
+}
+
+json_t *qmp_migrate_set_parameters(struct server *server, json_t *arguments, struct error *err)
+{
+    struct migration *migration = &server->migration;
+    struct parameters parameters = {.options = migration->options,
+                                    .dirty_log_chosen = migration->dirty_log_chosen,
+                                    .dirty_log = migration->dirty_log};
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(arguments, key, value)
+    {
+        if (set(&parameters, key, value, err))
+            return NULL;
+    }
+    migration->options = parameters.options;
+    migration->dirty_log_chosen = parameters.dirty_log_chosen;
+    migration->dirty_log = parameters.dirty_log;
+    return json_object();
+}
+
+json_t *qmp_query_migrate_parameters(struct server *server, json_t *arguments, struct error *err)
+{
+    const struct migration *migration = &server->migration;
+    const struct precopy_options *options = &migration->options;
+
+    (void)arguments;
+    (void)err;
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:s}", "downtime-limit",
+        (json_int_t)(options->downtime_limit_ns / CLOCK_NS_PER_MS), "x-downtime-limit-ns",
+        (json_int_t)options->downtime_limit_ns, "max-bandwidth", (json_int_t)options->max_bandwidth,
+        "x-chunk-pages", (json_int_t)options->chunk_pages, "x-dirty-log",
+        migration->dirty_log_chosen ? dirty_log_backend_name(migration->dirty_log) : "auto");
+}
