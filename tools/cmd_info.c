@@ -3,14 +3,14 @@
  * pageferry info: what this host's KVM offers, as far as pageferry cares. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <jansson.h>
 #include <linux/kvm.h>
 
 #include "tools/commands.h"
+#include "tools/host_facts.h"
+#include "tools/json_text.h"
 #include "tools/options.h"
 #include "tools/server.h"
 #include "vmm/base/log.h"
@@ -24,34 +24,12 @@ static const char help[] =
     "memory and huge pages.\n\n"
     "      --json   one JSON object instead of text\n";
 
-static const char *const flavours[] = {"kvm_intel", "kvm_amd", "kvm_pvm", "kvm_hv"};
-
-static const char *flavour(void)
-{
-    for (size_t i = 0; i < sizeof(flavours) / sizeof(flavours[0]); i++) {
-        char path[64];
-
-        (void)snprintf(path, sizeof(path), "/sys/module/%s", flavours[i]);
-        if (access(path, F_OK) == 0)
-            return flavours[i];
-    }
-    return "unknown";
-}
-
-/* A sysfs or procfs line; "unknown" where there is none. */
 static json_t *read_line(const char *path)
 {
     char line[256];
-    FILE *file = fopen(path, "re");
-    json_t *value = NULL;
 
-    if (file && fgets(line, sizeof(line), file)) {
-        line[strcspn(line, "\n")] = '\0';
-        value = json_string(line);
-    }
-    if (file)
-        (void)fclose(file);
-    return value ? value : json_string("unknown");
+    host_line(path, line, sizeof(line));
+    return json_text(line);
 }
 
 static json_t *dirty_log_json(const struct kvm *kvm)
@@ -75,17 +53,18 @@ static json_t *dirty_log_json(const struct kvm *kvm)
 static json_t *describe(const struct kvm *kvm)
 {
     struct machine_description *description = calloc(1, sizeof(*description));
-    struct utsname host;
+    struct host_facts host;
     json_t *object;
 
-    if (uname(&host) || !description || machine_host_cpu(kvm, "host", description, NULL)) {
+    host_facts_read(&host);
+    if (!description || machine_host_cpu(kvm, "host", description, NULL)) {
         free(description);
         return NULL;
     }
     object = json_pack(
         "{s:s, s:s, s:s, s:i, s:i, s:o, s:I, s:b, s:i, s:i, s:b, s:o, s:o, s:o, s:I}", "version",
-        PAGEFERRY_VERSION, "kernel", host.release, "kvm", flavour(), "max_vcpus",
-        (int)kvm->max_vcpus, "max_memslots", (int)kvm->max_memslots, "dirty_log",
+        PAGEFERRY_VERSION, "kernel", host.text[HOST_KERNEL], "kvm", host.text[HOST_KVM],
+        "max_vcpus", (int)kvm->max_vcpus, "max_memslots", (int)kvm->max_memslots, "dirty_log",
         dirty_log_json(kvm), "tsc_khz", (json_int_t)description->tsc_khz, "tsc_control",
         (int)kvm->tsc_control, "clock_flags", (int)kvm->clock_flags, "cpuid_entries",
         (int)description->ncpuid, "sregs2", (int)kvm->sregs2, "transparent_hugepage",
