@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""A guest that verifies itself is migrated while it runs,
-back and forth, and finds no fault. Usage: test_hops.py MEMORY CPUS HOPS [PARAMETERS…]
+"""A guest that verifies itself is migrated while it runs, back and forth, and finds no fault.
+Usage: test_hops.py [--dirty-log=KIND] MEMORY CPUS HOPS [PARAMETERS…]; KIND as for `run` and `receive`.
 """
 import sys
 
 from harness import Control, check, finish, main, migrate_well, receive, run
 
+options = []
+if sys.argv[1].startswith("--dirty-log="):
+    options = [sys.argv.pop(1)]
 memory, cpus, hops = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 workload = " ".join(sys.argv[4:]) or "memcheck"
 
 
 def test_hops():
-    here, control = run(workload, memory=memory, cpus=cpus)
+    here, control = run(workload, memory=memory, cpus=cpus, options=options)
     downtimes = []
     for hop in range(hops):
-        there, there_control, uri = receive()
+        there, there_control, uri = receive(options=options)
         result = migrate_well(control, uri)
         downtimes.append(result["downtime_ns"])
         old = Control(control)
