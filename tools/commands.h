@@ -10,5 +10,9 @@ int cmd_receive(int argc, char **argv);
 int cmd_migrate(int argc, char **argv);
 int cmd_ctl(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+
+/* The benches of `pageferry bench`, alike. */
+int bench_bitmap(int argc, char **argv);
 
 #endif
