@@ -47,8 +47,8 @@ struct recorded_region {
 
 struct dirty_recorder;
 
-/* Begins a recording of these regions under a temporary name beside `path`. The memory that it
- * takes is one bitmap per region. */
+/* Begins a recording of these regions in a new file beside `path`. The memory that it takes is one
+ * bitmap per region. -EINVAL where something that is no regular file is at `path`. */
 int dirty_recorder_open(struct dirty_recorder **out, const char *path,
                         const struct recorded_region *regions, unsigned nregions,
                         struct error *err);
@@ -62,8 +62,15 @@ void dirty_recorder_add(struct dirty_recorder *recorder, unsigned region, uint64
  * recorder may only be discarded. */
 int dirty_recorder_end_round(struct dirty_recorder *recorder, struct error *err);
 
-/* Ends the last round and puts the complete file, synced, in the place of `path`. On failure
- * nothing is left, and what was at `path` before is untouched. Frees the recorder in any case. */
+/* Forgets the round that is under way: it came to no end. */
+void dirty_recorder_drop_round(struct dirty_recorder *recorder);
+
+/* Rounds that were ended. */
+uint32_t dirty_recorder_rounds(const struct dirty_recorder *recorder);
+
+/* Ends the last round and puts the complete file, synced, in the place of `path`. On failure, which
+ * a recording without a round is too, nothing is left, and what was at `path` before is untouched.
+ * Frees the recorder in any case. */
 int dirty_recorder_close(struct dirty_recorder *recorder, struct error *err);
 
 /* Gives up: removes what was written and frees the recorder. NULL is fine. */
