@@ -5,6 +5,7 @@
 #define TOOLS_BINDING_H
 
 #include "migrate/endpoint.h"
+#include "tools/binding_recorder.h"
 #include "tools/vm_host.h"
 #include "vmm/dirty_log.h"
 
@@ -13,13 +14,19 @@ struct binding_source {
     struct dirty_log_options log_options;
     struct dirty_log *log; /* while the engine logs */
     uint64_t *holes;       /* one chunk's words */
+    bool moved;            /* the guest runs elsewhere */
+    struct binding_recorder recorder;
     uint64_t full_exits_before;
     uint64_t ring_full_exits; /* atomic: of the last log, once it ended */
 };
 
 /* The source of the host's machine; borrowed for one migration. */
 struct migrate_source binding_source_ops(struct binding_source *binding);
-void binding_source_free(struct binding_source *binding);
+/* Every round's claimed pages go to a recording at `path`; before the migration begins. */
+int binding_source_record(struct binding_source *binding, const char *path, struct error *err);
+/* After the migration: what it needed is freed. The recorder's outcome stays, for
+ * binding_recorder_free(). */
+void binding_source_end(struct binding_source *binding);
 
 struct binding_sink {
     struct vm_host *host;

@@ -66,6 +66,8 @@ static void log_stop(void *opaque)
                          __ATOMIC_RELAXED);
     dirty_log_close(binding->log);
     binding->log = NULL;
+    /* The guest waits for nothing any more: time for the last round, which the pause spared. */
+    binding_recorder_finish(&binding->recorder, binding->moved);
 }
 
 static int alive(void *opaque, struct error *err)
@@ -85,6 +87,8 @@ static int sync_log(void *opaque, uint64_t *pending_pages, struct error *err)
     struct dirty_log_sync found;
     int rc = alive(opaque, err);
 
+    /* A round ends with the sync that follows it; the sync within the pause follows none. */
+    binding_recorder_end_round(&binding->recorder);
     if (!rc)
         rc = dirty_log_sync(binding->log, &found, err);
     if (!rc)
@@ -118,10 +122,9 @@ static void sort_out_zeros(const uint8_t *hva, uint64_t npages, uint64_t *data, 
     }
 }
 
-static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_round, uint64_t *data,
-                 uint64_t *zero, struct error *err)
+static int claim_and_sort(struct binding_source *binding, const struct migrate_chunk *chunk,
+                          bool first_round, uint64_t *data, uint64_t *zero, struct error *err)
 {
-    struct binding_source *binding = opaque;
     const struct memory *memory = memory_of(binding);
     size_t nwords = bitmap_words(chunk->npages);
     int rc =
@@ -145,6 +148,17 @@ static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_rou
     if (!rc && first_round)
         sort_out_zeros(memory->region[chunk->region].hva + chunk->first_page * MIGRATE_PAGE_BYTES,
                        chunk->npages, data, zero);
+    return rc;
+}
+
+static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_round, uint64_t *data,
+                 uint64_t *zero, struct error *err)
+{
+    struct binding_source *binding = opaque;
+    int rc = claim_and_sort(binding, chunk, first_round, data, zero, err);
+
+    if (!rc)
+        binding_recorder_claimed(&binding->recorder, chunk, data, zero);
     return rc;
 }
 
@@ -173,6 +187,7 @@ static void moved(void *opaque)
 {
     struct binding_source *binding = opaque;
 
+    binding->moved = true;
     vm_host_engine_moved(binding->host);
 }
 
@@ -193,7 +208,18 @@ struct migrate_source binding_source_ops(struct binding_source *binding)
     return (struct migrate_source){.ops = &ops, .opaque = binding};
 }
 
-void binding_source_free(struct binding_source *binding)
+int binding_source_record(struct binding_source *binding, const char *path, struct error *err)
 {
+    struct migrate_layout layout;
+
+    describe_layout(memory_of(binding), &layout);
+    return binding_recorder_start(&binding->recorder, path, &layout, err);
+}
+
+void binding_source_end(struct binding_source *binding)
+{
+    /* Only where the engine never came to logging. */
+    binding_recorder_finish(&binding->recorder, false);
     free(binding->holes);
+    binding->holes = NULL;
 }

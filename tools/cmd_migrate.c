@@ -37,6 +37,7 @@ static const char help[] =
     "      --max-bandwidth R    bytes a second, e.g. 100M (default 0: no limit)\n"
     "      --dirty-log KIND     get, clear or ring (default auto: the best that works)\n"
     "      --chunk PAGES        pages claimed, and re-protected, at a time (16K)\n"
+    "      --record-dirty FILE  the source writes each round's dirty bitmaps to FILE\n"
     "      --json               one JSON object; keys in pageferry-migrate(1)\n\n"
     "Ctrl-C cancels; the guest then goes on at the source. Exit status: 0 completed\n"
     "(or accepted), 1 failed or cancelled, 2 bad usage, 3 in doubt: COMMIT was sent,\n"
@@ -45,7 +46,7 @@ static const char help[] =
 struct migrate_command {
     struct qmp_client client;
     struct migrate_display display;
-    const char *control, *uri, *dirty_log;
+    const char *control, *uri, *dirty_log, *record;
     uint64_t downtime_limit_ns, max_bandwidth, chunk_pages;
     bool check, json;
     bool ended;    /* the final event came */
@@ -95,6 +96,34 @@ static int pass_fd(struct migrate_command *command, const char *text, char *uri,
                               (int)fd, NULL, err);
 }
 
+/* The name of a file by which the source, whose directory is another, finds it too. */
+static int add_record(const char *path, json_t *arguments, struct error *err)
+{
+    char *directory = *path == '/' ? NULL : getcwd(NULL, 0);
+    json_t *name;
+
+    if (*path != '/' && !directory)
+        return error_set(err, errno, "the current directory: %s", strerror(errno));
+    name = directory ? json_sprintf("%s/%s", directory, path) : json_string(path);
+    free(directory);
+    if (!name)
+        return error_set(err, EINVAL, "--record-dirty: the file's name is not UTF-8");
+    return json_object_set_new(arguments, "x-record-dirty", name) ? -ENOMEM : 0;
+}
+
+/* Tells the source to migrate. */
+static int order(struct migrate_command *command, const char *uri, struct error *err)
+{
+    json_t *arguments = json_pack("{s:s, s:b}", "uri", uri, "x-check", command->check);
+    int rc = command->record ? add_record(command->record, arguments, err) : 0;
+
+    if (rc) {
+        json_decref(arguments);
+        return rc;
+    }
+    return qmp_client_command(&command->client, "migrate", arguments, -1, NULL, err);
+}
+
 static int begin(struct migrate_command *command, struct error *err)
 {
     char uri[URI_MAX_BYTES];
@@ -121,9 +150,7 @@ static int begin(struct migrate_command *command, struct error *err)
     rc = qmp_client_command(&command->client, "migrate-set-parameters", parameters, -1, NULL, err);
     if (rc)
         return rc;
-    rc = qmp_client_command(&command->client, "migrate",
-                            json_pack("{s:s, s:b}", "uri", uri, "x-check", command->check), -1,
-                            NULL, err);
+    rc = order(command, uri, err);
     if (!rc)
         forget_earlier_end(command);
     return rc;
@@ -236,6 +263,28 @@ static int migrate(struct migrate_command *command)
     return rc;
 }
 
+/* Values that are no value of their option; each is told. */
+static bool options_fit(const struct migrate_command *command)
+{
+    if (command->downtime_limit_ns > MAX_LIMIT_NS || command->max_bandwidth > INT64_MAX ||
+        (command->max_bandwidth && command->max_bandwidth < PRECOPY_MIN_BANDWIDTH)) {
+        log_error(
+            "--downtime-limit: at most 2000s; --max-bandwidth: 64K to 2^63 bytes a second, or "
+            "0 for no limit");
+        return false;
+    }
+    if (command->chunk_pages % 64 || !command->chunk_pages ||
+        command->chunk_pages > PRECOPY_MAX_CHUNK_PAGES) {
+        log_error("--chunk: a multiple of 64 pages, up to 1M");
+        return false;
+    }
+    if (command->record && (!*command->record || command->check)) {
+        log_error("--record-dirty needs a file's name, and a migration: --check has no rounds");
+        return false;
+    }
+    return true;
+}
+
 int cmd_migrate(int argc, char **argv)
 {
     struct migrate_command command = {.client.fd = -1,
@@ -249,6 +298,7 @@ int cmd_migrate(int argc, char **argv)
         {"max-bandwidth", 0, OPTION_SIZE, &command.max_bandwidth, 0},
         {"dirty-log", 0, OPTION_STRING, &command.dirty_log, 0},
         {"chunk", 0, OPTION_SIZE, &command.chunk_pages, 0},
+        {"record-dirty", 0, OPTION_STRING, &command.record, 0},
         {"json", 0, OPTION_FLAG, &command.json, 0},
         {NULL, 0, OPTION_FLAG, NULL, 0}};
     char **operands;
@@ -262,18 +312,8 @@ int cmd_migrate(int argc, char **argv)
         log_error("write pageferry migrate --control PATH ADDRESS: see --help");
         return SERVER_EXIT_USAGE;
     }
-    if (command.downtime_limit_ns > MAX_LIMIT_NS || command.max_bandwidth > INT64_MAX ||
-        (command.max_bandwidth && command.max_bandwidth < PRECOPY_MIN_BANDWIDTH)) {
-        log_error(
-            "--downtime-limit: at most 2000s; --max-bandwidth: 64K to 2^63 bytes a second, or "
-            "0 for no limit");
+    if (!options_fit(&command))
         return SERVER_EXIT_USAGE;
-    }
-    if (command.chunk_pages % 64 || !command.chunk_pages ||
-        command.chunk_pages > PRECOPY_MAX_CHUNK_PAGES) {
-        log_error("--chunk: a multiple of 64 pages, up to 1M");
-        return SERVER_EXIT_USAGE;
-    }
     command.uri = operands[0];
     return migrate(&command);
 }

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "vmm/base/log.h"
 #include "vmm/base/size.h"
 
 #define BAR_CELLS       12
@@ -131,6 +132,18 @@ static void print_json(const json_t *reply)
     json_decref(object);
 }
 
+static void show_recording(const json_t *recording)
+{
+    const char *error = json_string_value(json_object_get(recording, "error"));
+    const char *path = json_string_value(json_object_get(recording, "path"));
+
+    if (error)
+        log_error("nothing was recorded: %s", error);
+    else if (path)
+        printf("recorded: %llu rounds in %s\n", (unsigned long long)number(recording, "rounds"),
+               path);
+}
+
 void migrate_display_end(struct migrate_display *display, const json_t *reply, bool json)
 {
     const json_t *own = json_object_get(reply, "x-pageferry");
@@ -144,6 +157,7 @@ void migrate_display_end(struct migrate_display *display, const json_t *reply, b
     if (!own)
         return;
     show_rounds(display, own, json_integer_value(json_object_get(own, "round")) + 1);
+    show_recording(json_object_get(own, "recording"));
     if (strcmp(json_string_value(json_object_get(own, "outcome")), "completed") != 0)
         return;
     printf("completed: %s in %s (%s/s), downtime %s\n",

@@ -134,28 +134,44 @@ static int choose_dirty_log(const struct migration *migration, enum dirty_log_ba
     return dirty_log_check(&vm, *backend, err);
 }
 
-int migration_start(struct migration *migration, const char *uri, int given_fd, bool check_only,
+/* The binding of a new attempt; what was kept of the last one goes. */
+static int bind_source(struct migration *migration, const char *record_path, struct error *err)
+{
+    struct binding_source binding = {.host = migration->host,
+                                     .log_options.chunk_pages = migration->options.chunk_pages};
+    int rc = choose_dirty_log(migration, &binding.log_options.backend, err);
+
+    if (!rc && record_path)
+        rc = binding_source_record(&binding, record_path, err);
+    if (rc) {
+        binding_recorder_free(&binding.recorder);
+        return rc;
+    }
+    binding_recorder_free(&migration->binding.recorder);
+    migration->binding = binding;
+    return 0;
+}
+
+int migration_start(struct migration *migration, const struct migration_request *request,
                     struct error *err)
 {
-    enum dirty_log_backend backend;
-    int rc = may_start(migration, check_only, err);
+    int rc = may_start(migration, request->check_only, err);
 
     if (!rc)
-        rc = choose_dirty_log(migration, &backend, err);
-    if (!rc)
-        rc = uri_parse(uri, &migration->uri, err);
-    if (!rc && migration->uri.kind == URI_FD && given_fd < 0)
+        rc = uri_parse(request->uri, &migration->uri, err);
+    if (!rc && migration->uri.kind == URI_FD && request->given_fd < 0)
         rc = error_set(err, EBADF, "no descriptor named '%.100s' was passed with getfd",
                        migration->uri.rest);
+    if (!rc && request->check_only && request->record_path)
+        rc = error_set(err, EINVAL, "a mere check has no dirty pages to record");
+    if (!rc)
+        rc = bind_source(migration, request->record_path, err);
     if (rc)
         goto fail;
-    (void)snprintf(migration->uri_text, sizeof(migration->uri_text), "%s", uri);
-    migration->given_fd = given_fd;
+    (void)snprintf(migration->uri_text, sizeof(migration->uri_text), "%s", request->uri);
+    migration->given_fd = request->given_fd;
     migration->running_options = migration->options;
-    migration->running_options.check_only = check_only;
-    migration->binding = (struct binding_source){
-        .host = migration->host,
-        .log_options = {.backend = backend, .chunk_pages = migration->options.chunk_pages}};
+    migration->running_options.check_only = request->check_only;
     migration->err.text[0] = '\0';
     migration->cancel_asked = false;
     drain_fd(migration->cancel_fd);
@@ -164,14 +180,15 @@ int migration_start(struct migration *migration, const char *uri, int given_fd, 
     rc = -pthread_create(&migration->thread, NULL, migration_main, migration);
     if (rc) {
         migration->given_fd = -1;
+        binding_recorder_free(&migration->binding.recorder);
         rc = error_set(err, -rc, "a thread for the migration: %s", strerror(-rc));
         goto fail;
     }
     migration->state = MIGRATION_UNDER_WAY;
     return 0;
 fail:
-    if (given_fd >= 0)
-        (void)close(given_fd);
+    if (request->given_fd >= 0)
+        (void)close(request->given_fd);
     return rc;
 }
 
@@ -194,7 +211,7 @@ void migration_collect(struct migration *migration)
         return;
     (void)pthread_join(migration->thread, NULL);
     drain_fd(migration->done_fd);
-    binding_source_free(&migration->binding);
+    binding_source_end(&migration->binding);
     migration->state = MIGRATION_ENDED;
     if (migration->running_options.check_only)
         return;
@@ -220,6 +237,7 @@ void migration_destroy(struct migration *migration)
 {
     migration_cancel(migration);
     migration_collect(migration);
+    binding_recorder_free(&migration->binding.recorder);
     (void)close(migration->cancel_fd);
     (void)close(migration->done_fd);
     progress_destroy(&migration->progress);

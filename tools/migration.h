@@ -44,9 +44,16 @@ int migration_init(struct migration *migration, struct vm_host *host, struct err
 /* Cancels and joins what is under way. */
 void migration_destroy(struct migration *migration);
 
-/* Starts an attempt. given_fd is the stream for fd: addresses (taken over, also on failure), else
- * -1. */
-int migration_start(struct migration *migration, const char *uri, int given_fd, bool check_only,
+/* What is asked for; borrowed for the call. */
+struct migration_request {
+    const char *uri;
+    int given_fd; /* the stream for fd: addresses (taken over, also on failure), else -1 */
+    bool check_only;
+    const char *record_path; /* where the dirty bitmaps are recorded, or NULL */
+};
+
+/* Starts an attempt. */
+int migration_start(struct migration *migration, const struct migration_request *request,
                     struct error *err);
 
 /* Asks the attempt to stop; too late after COMMIT. */

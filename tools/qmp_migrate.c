@@ -15,8 +15,11 @@ json_t *qmp_migrate(struct server *server, json_t *arguments, struct error *err)
 {
     const char *uri = json_string_value(json_object_get(arguments, "uri"));
     const json_t *check = json_object_get(arguments, "x-check");
-    bool check_only = json_is_true(check);
-    int given_fd = -1;
+    const json_t *record = json_object_get(arguments, "x-record-dirty");
+    struct migration_request request = {.uri = uri,
+                                        .given_fd = -1,
+                                        .check_only = json_is_true(check),
+                                        .record_path = json_string_value(record)};
 
     if (!uri) {
         (void)error_set(err, EINVAL, "migrate needs \"uri\"");
@@ -26,11 +29,15 @@ json_t *qmp_migrate(struct server *server, json_t *arguments, struct error *err)
         (void)error_set(err, EINVAL, "\"x-check\" must be true or false");
         return NULL;
     }
-    if (strncmp(uri, "fd:", 3) == 0)
-        given_fd = control_take_fd(&server->control, uri + 3);
-    if (migration_start(&server->migration, uri, given_fd, check_only, err))
+    if (record && !(request.record_path && *request.record_path)) {
+        (void)error_set(err, EINVAL, "\"x-record-dirty\" must be a file's name");
         return NULL;
-    if (!check_only) {
+    }
+    if (strncmp(uri, "fd:", 3) == 0)
+        request.given_fd = control_take_fd(&server->control, uri + 3);
+    if (migration_start(&server->migration, &request, err))
+        return NULL;
+    if (!request.check_only) {
         control_event(&server->control, "MIGRATION", json_pack("{s:s}", "status", "setup"));
         control_event(&server->control, "MIGRATION", json_pack("{s:s}", "status", "active"));
     }
@@ -131,6 +138,17 @@ static json_t *own_json(const struct migration *migration, const struct progress
         "memory_bytes", (json_int_t)view->total_bytes, "rounds", rounds_json(view));
 }
 
+/* Valid once the migration has ended. */
+static json_t *recording_json(const struct binding_recorder *recorder)
+{
+    json_t *recording = json_pack("{s:o, s:I}", "path", json_text(recorder->path), "rounds",
+                                  (json_int_t)recorder->rounds);
+
+    if (recorder->err.text[0])
+        (void)json_object_set_new(recording, "error", json_text(recorder->err.text));
+    return recording;
+}
+
 static json_t *ram_json(const struct progress_view *view)
 {
     uint64_t data_bytes = view->data_pages * MIGRATE_PAGE_BYTES;
@@ -162,6 +180,9 @@ json_t *qmp_query_migrate(struct server *server, json_t *arguments, struct error
         (json_int_t)(since(view.started_ns, end_of(&view)) / CLOCK_NS_PER_MS), "setup-time",
         (json_int_t)(since(view.started_ns, view.rounds_started_ns) / CLOCK_NS_PER_MS), "ram",
         ram_json(&view), "x-pageferry", own_json(migration, &view));
+    if (migration->state == MIGRATION_ENDED && migration->binding.recorder.path)
+        (void)json_object_set_new(json_object_get(reply, "x-pageferry"), "recording",
+                                  recording_json(&migration->binding.recorder));
     if (migration->state == MIGRATION_UNDER_WAY && !(view.predicted_downtime_ns >> 63))
         (void)json_object_set_new(
             reply, "expected-downtime",
