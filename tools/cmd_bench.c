@@ -16,6 +16,7 @@ struct bench {
 
 static const struct bench benches[] = {
     {"bitmap", bench_bitmap, "walking a dirty bitmap: by byte, by word, and as pageferry does"},
+    {"dirty-log", bench_dirty_log, "a pass over the dirty log, by the number of dirty pages"},
 };
 
 #define NBENCHES (sizeof(benches) / sizeof(benches[0]))

@@ -144,6 +144,11 @@ struct memory *writer_vm_memory(struct writer_vm *vm)
     return &vm->memory;
 }
 
+int writer_vm_cpu_fd(const struct writer_vm *vm, unsigned cpu)
+{
+    return vm->vcpus.vcpu[cpu].fd;
+}
+
 gpa_t writer_vm_gpa(const struct writer_vm *vm, unsigned slot, uint64_t page)
 {
     return vm->memory.region[slot].gpa + page * MEMORY_PAGE_BYTES;

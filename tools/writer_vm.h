@@ -47,6 +47,9 @@ struct memory *writer_vm_memory(struct writer_vm *vm);
 /* Host threads of the vCPUs, for pinning. 0 or -errno with a line. */
 int writer_vm_pin(struct writer_vm *vm, unsigned cpu, int host_cpu, struct error *err);
 
+/* The descriptor of a vCPU, for KVM's counters; the VM's. */
+int writer_vm_cpu_fd(const struct writer_vm *vm, unsigned cpu);
+
 /* The gpa of a page of a tested slot. */
 gpa_t writer_vm_gpa(const struct writer_vm *vm, unsigned slot, uint64_t page);
 
