@@ -10,6 +10,9 @@
 
 #include "vmm/base/error.h"
 
+/* How the names of recordings end, by convention: what a directory of them is searched for. */
+#define DIRTY_RECORDING_SUFFIX ".dirty"
+
 #define DIRTY_RECORDING_MAX_REGIONS 32
 /* 4 TiB of pages in one region, the largest that a machine can have. */
 #define DIRTY_RECORDING_MAX_PAGES (1ull << 30)
