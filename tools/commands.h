@@ -10,6 +10,7 @@ int cmd_receive(int argc, char **argv);
 int cmd_migrate(int argc, char **argv);
 int cmd_ctl(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_selftest(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 
 /* The benches of `pageferry bench`, alike. */

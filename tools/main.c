@@ -22,6 +22,7 @@ static const struct subcommand subcommands[] = {
     {"migrate", cmd_migrate, "move a running guest to a receiver"},
     {"ctl", cmd_ctl, "send a command to a running pageferry's control socket"},
     {"info", cmd_info, "show what this host's KVM offers"},
+    {"selftest", cmd_selftest, "prove which dirty logs of this host can be trusted"},
     {"bench", cmd_bench, "measure dirty logging and the bitmap walk on this host"},
 };
 
