@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""A stock KVM anywhere: a Debian kernel with kvm_amd under QEMU's software emulation, and our tests inside.
+
+host.py BUILD list OUTPUT          write the CTest file that knows every test inside
+host.py BUILD boot VARIANT [REGEX] run the tests inside, keep their results in BUILD/emulated-host/VARIANT
+host.py BUILD report VARIANT TEST  say how a test ended there
+host.py BUILD shell VARIANT        a shell inside, with pageferry and the tests
+host.py BUILD exec VARIANT COMMAND run a command inside with a terminal, exit with its status
+"""
+import json
+import os
+import re
+import sys
+
+import image
+import machine
+import packages
+import plan
+import suite
+
+SKIPPED = 77
+
+
+def boot(build, variant, pattern=".*"):
+    tests = [test for test in plan.chosen(variant, plan.tests(build)) if re.search(pattern, test["name"])]
+    if not tests:
+        print(f"no test of {variant} matches {pattern}", file=sys.stderr)
+        return 2
+    run = suite.Suite(build, variant, tests)
+    if run.run():
+        return 0
+    print(f"the emulated host {variant} did not come up; its console:")
+    with open(run.console(), errors="replace", encoding="utf-8") as file:
+        print(file.read()[-8000:])
+    return 1
+
+
+def report(build, variant, name):
+    path = os.path.join(suite.directory(build, variant), f"{name}.json")
+    if not os.path.exists(path):
+        print(f"no result of {name}: the emulated host {variant} did not run it")
+        return 1
+    with open(path, encoding="utf-8") as file:
+        result = json.load(file)
+    print(f"inside {variant}: kernel {result['up']['kernel']}, npt {result['up']['npt']}")
+    if not result["attempts"]:
+        print(f"not reached: the host died too often; see the consoles in {os.path.dirname(path)}")
+        return 1
+    for number, attempt in enumerate(result["attempts"], 1):
+        print(f"--- attempt {number}: status {attempt['code']}, {attempt['seconds']} s\n{attempt['output']}")
+        for message in attempt["messages"]:
+            print(f"kernel: {message}")
+    return result["attempts"][-1]["code"]
+
+
+def interactive(build, variant, task):
+    kernel, options, _ = plan.VARIANTS[variant]
+    cache = os.path.join(build, "emulated-host", "cache")
+    directory = suite.directory(build, f"{variant}.interactive")
+    os.makedirs(directory, exist_ok=True)
+    made = image.base(packages.busybox(cache))
+    suite.add_tests(made, build, plan.tests(build))
+    made.data("/inside/task", task.encode())
+    process, path = machine.boot(cache, directory, kernel, made, options)
+    process.wait()
+    ended = [record["code"] for record in machine.Records(path).new() if record["event"] == "exit"]
+    return ended[0] if ended else 1
+
+
+def shell(build, variant):
+    tools = os.path.join(build, "tools")
+    return interactive(build, variant, f"cd /root; export PAGEFERRY={tools}/pageferry PATH=$PATH:{tools}\n"
+                       "setsid cttyhack sh\n"
+                       "echo '{\"event\": \"exit\", \"code\": 0}' >/dev/ttyS1\n")
+
+
+COMMANDS = {"boot": boot, "report": report, "shell": shell}
+
+
+def main():
+    if len(sys.argv) < 4 or sys.argv[2] not in COMMANDS:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        return COMMANDS[sys.argv[2]](os.path.abspath(sys.argv[1]), *sys.argv[3:])
+    except packages.Unavailable as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

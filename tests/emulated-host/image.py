@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""The emulated host's initramfs. Programs, their libraries, the part of Python's library that the tests import and the
+tests themselves lie in it under the paths they have outside, so that a command means the same on both sides.
+"""
+import glob
+import importlib.machinery
+import lzma
+import modulefinder
+import os
+import py_compile
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+INSIDE = os.path.join(HERE, "inside")
+MODULES = ("irqbypass", "kvm", "kvm-amd")
+
+
+class Image:
+    """Files by path, written as one cpio archive of the format that the kernel unpacks ("newc")."""
+
+    def __init__(self):
+        self.entries = {}
+        for name in ("/proc", "/sys", "/dev", "/tmp", "/run", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/root"):
+            self.directory(name)
+
+    def directory(self, path):
+        if path != "/" and path not in self.entries:
+            self.directory(os.path.dirname(path))
+            self.entries[path] = (stat.S_IFDIR | 0o755, b"")
+
+    def data(self, path, content, mode=0o644):
+        path = os.path.abspath(path)
+        self.directory(os.path.dirname(path))
+        self.entries[path] = (stat.S_IFREG | mode, content)
+
+    def file(self, source, path=None):
+        with open(source, "rb") as file:
+            self.data(path or source, file.read(), 0o755 if os.access(source, os.X_OK) else 0o644)
+
+    def program(self, source):
+        """A program or shared object with all that it is linked to; a script is just a file."""
+        self.file(source)
+        shown = subprocess.run(["ldd", source], capture_output=True, text=True, check=False)
+        for library in re.findall(r"(/\S+) \(0x", shown.stdout):
+            if library not in self.entries:
+                self.file(library)
+
+    def python_module(self, source):
+        """Compiled as well: the emulated machine is slow at that."""
+        self.file(source)
+        with tempfile.NamedTemporaryFile() as compiled:
+            py_compile.compile(source, compiled.name, dfile=source, doraise=True,
+                               invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+            name = os.path.splitext(os.path.basename(source))[0]
+            self.data(os.path.join(os.path.dirname(source), "__pycache__", f"{name}.{sys.implementation.cache_tag}.pyc"),
+                      compiled.read())
+
+    def python(self, interpreter, scripts):
+        """An interpreter and the modules that the scripts import, found by reading them."""
+        self.program(interpreter)
+        if os.path.realpath(interpreter) != interpreter:
+            self.program(os.path.realpath(interpreter))
+        finder = modulefinder.ModuleFinder(path=[*{os.path.dirname(script) for script in scripts}, *sys.path[1:]])
+        for script in scripts:
+            finder.run_script(script)
+        library = os.path.dirname(os.__file__)
+        files = {module.__file__ for module in finder.modules.values() if module.__file__}
+        files.update(glob.glob(f"{library}/encodings/*.py"), glob.glob(f"{library}/site.py"))
+        for file in sorted(files):
+            if file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
+                self.program(file)
+            else:
+                self.python_module(file)
+        # The interpreter looks for these two names to find its library.
+        self.file(f"{library}/os.py")
+        self.directory(f"{library}/lib-dynload")
+
+    def kernel_modules(self, directory):
+        for name in MODULES:
+            found = glob.glob(f"{directory}/kernel/**/{name}.ko*", recursive=True)
+            if not found:
+                raise FileNotFoundError(f"no module {name} in {directory}")
+            with (lzma.open if found[0].endswith(".xz") else open)(found[0], "rb") as file:
+                self.data(f"/modules/{name}.ko", file.read())
+
+    def write(self, path):
+        with open(path, "wb") as file:
+            for number, (name, (mode, content)) in enumerate([*self.entries.items(), ("TRAILER!!!", (0, b""))], 1):
+                name = name.lstrip("/").encode() + b"\0"
+                fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name), 0)
+                header = b"070701" + b"".join(b"%08X" % field for field in fields) + name
+                file.write(header + bytes(-len(header) % 4) + content + bytes(-len(content) % 4))
+
+
+def base(busybox):
+    """What every use of the emulated host starts from: busybox and init."""
+    image = Image()
+    image.file(busybox, "/bin/busybox")
+    image.data("/etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
+    for name in os.listdir(INSIDE):
+        image.file(os.path.join(INSIDE, name), f"/inside/{name}")
+    image.file(os.path.join(INSIDE, "init"), "/init")
+    return image

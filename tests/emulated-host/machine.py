@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+"""Boots one emulated host: QEMU without KVM, a CPU with SVM, an initramfs of ours."""
+import json
+import os
+import shutil
+import subprocess
+
+import packages
+
+QEMU = "qemu-system-x86_64"
+MEMORY = "3G"
+
+
+def boot(cache, directory, kernel, image, options="", console=None):
+    """Starts QEMU with the finished image; the console goes to the file `console`, or is this terminal. Returns
+    (process, path of the records that come out of the second serial port).
+    """
+    if not shutil.which(QEMU):
+        raise packages.Unavailable(f"the emulated host needs {QEMU}: install Debian's qemu-system-x86")
+    vmlinuz, modules = packages.kernel(cache, kernel)
+    image.kernel_modules(modules)
+    image.data("/inside/kvm-amd-options", options.encode())
+    initramfs = os.path.join(directory, "initramfs.cpio")
+    image.write(initramfs)
+    records = os.path.join(directory, "records")
+    open(records, "w", encoding="ascii").close()
+    first = f"file,id=console,path={console}" if console else "stdio,id=console,signal=on"
+    command = [QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY, "-nodefaults",
+               "-no-user-config", "-display", "none", "-net", "none", "-no-reboot", "-chardev", first,
+               "-serial", "chardev:console", "-serial", f"file:{records}", "-kernel", vmlinuz, "-initrd", initramfs,
+               "-append", "console=ttyS0 panic=-1 oops=panic quiet loglevel=4 random.trust_cpu=on tsc=reliable"]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL if console else None), records
+
+
+class Records:
+    """Reads the JSON lines that the host has finished."""
+
+    def __init__(self, path):
+        self.file = open(path, "rb")
+        self.rest = b""
+
+    def new(self):
+        self.rest += self.file.read()
+        *lines, self.rest = self.rest.split(b"\n")
+        return [json.loads(line) for line in lines if line.strip()]

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""Which tests run in which emulated host: CTest's own list of the labels kvm and e2e, so that a new test joins by
+itself, less the few that would prove nothing there.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+
+# The interpreter itself: what CMake found may be a wrapper that chooses one.
+PYTHON = os.path.realpath(sys.executable)
+
+# Name of a variant: kernel, options of kvm-amd, which tests.
+VARIANTS = {
+    "6.1": ("6.1", "", ".*"),
+    "6.12": ("6.12", "", ".*"),
+    # Shadow paging differs in how a write is caught: the dirty log, and a migration that relies on it.
+    "6.12-npt0": ("6.12", "npt=0", r"kvm\.test_dirty_log.*|kvm\.test_machine|e2e\.(dirty_log|memcheck_short)"),
+}
+
+NOT_INSIDE = {
+    "e2e.docs": "needs man and no KVM: what it says of the documents is the same everywhere",
+    "e2e.guest_qemu": "needs QEMU, which tests the guest and not pageferry",
+}
+
+# Everything takes longer on emulated CPUs; the limit of a test inside is that of the test outside times this.
+SLOWER = 3
+
+
+def scale():
+    return float(os.environ.get("PAGEFERRY_EMULATED_SCALE", "1"))
+
+
+def _properties(test):
+    return {item["name"]: item["value"] for item in test.get("properties", [])}
+
+
+def tests(build, ctest="ctest"):
+    """Every test that belongs inside: name, command, directory, environment, limit_s."""
+    shown = subprocess.run([ctest, "--test-dir", build, "--show-only=json-v1", "-L", "^(kvm|e2e)$",
+                            "-LE", "^(soak|emulated-host)$"], capture_output=True, text=True, check=True)
+    found = []
+    for test in json.loads(shown.stdout)["tests"]:
+        if test["name"] in NOT_INSIDE:
+            continue
+        properties = _properties(test)
+        environment = dict(item.split("=", 1) for item in properties.get("ENVIRONMENT", []))
+        command = test.get("command", [])
+        if command and os.path.basename(command[0]).startswith("python3"):
+            command[0] = PYTHON
+        found.append({"name": test["name"], "command": command,
+                      "directory": properties["WORKING_DIRECTORY"], "environment": environment,
+                      "limit_s": int(properties["TIMEOUT"] * SLOWER * scale())})
+    return found
+
+
+def chosen(variant, found):
+    return [test for test in found if re.fullmatch(VARIANTS[variant][2], test["name"])]

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: MIT
+"""Runs a list of tests in an emulated host and keeps, for each, a file that says how it ended and what it printed. A
+host that dies is booted again for the tests that are left; a hang ends by a limit.
+"""
+import json
+import os
+import shutil
+import time
+
+import image
+import machine
+import packages
+import plan
+
+ATTEMPTS = 2
+BOOTS = 4
+BOOT_LIMIT_S = 120
+# For a host that no longer runs its own clock: beyond what the test's limit inside allows.
+GRACE_S = 30
+HOST_DIED = 1
+
+
+class Suite:
+    def __init__(self, build, variant, tests):
+        self.variant, self.tests = variant, tests
+        self.kernel, self.options, _ = plan.VARIANTS[variant]
+        self.cache = os.path.join(build, "emulated-host", "cache")
+        self.build = build
+        self.directory = directory(build, variant)
+        self.attempts = {test["name"]: [] for test in tests}
+        self.finished = set()
+        self.boots = 0
+        self.up = None
+
+    def console(self, boot=None):
+        return os.path.join(self.directory, f"console.{boot or self.boots}.log")
+
+    def run(self):
+        """True if the host came up; every test has a result then."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        os.makedirs(self.directory)
+        while self.boots < BOOTS and len(self.finished) < len(self.tests):
+            self.boots += 1
+            self._boot()
+            if not self.up:
+                break
+        for name, attempts in self.attempts.items():
+            with open(os.path.join(self.directory, f"{name}.json"), "w", encoding="utf-8") as file:
+                json.dump({"up": self.up, "attempts": attempts}, file, indent=1)
+        return bool(self.up)
+
+    def _image(self):
+        left = [dict(test, attempt=len(self.attempts[test["name"]]) + 1) for test in self.tests
+                if test["name"] not in self.finished]
+        made = image.base(packages.busybox(self.cache))
+        add_tests(made, self.build, left)
+        made.data("/inside/plan.json", json.dumps({"tests": left, "attempts": ATTEMPTS}).encode())
+        made.data("/inside/task", f"{plan.PYTHON} -B /inside/run_tests.py\n".encode())
+        return made
+
+    def _boot(self):
+        process, path = machine.boot(self.cache, self.directory, self.kernel, self._image(), self.options,
+                                     self.console())
+        records = machine.Records(path)
+        now = time.monotonic()
+        state = {"test": None, "since": now, "until": now + BOOT_LIMIT_S * plan.scale(), "done": False}
+        try:
+            while True:
+                ended = process.poll() is not None
+                for record in records.new():
+                    self._take(record, state)
+                if ended:
+                    break
+                if time.monotonic() > state["until"]:
+                    state["why"] = "the emulated host hung and was ended"
+                    break
+                time.sleep(0.1)
+        finally:
+            process.kill()
+            process.wait()
+        if state["test"] and not state["done"]:
+            self._host_died(state)
+        os.unlink(os.path.join(self.directory, "initramfs.cpio"))
+
+    def _take(self, record, state):
+        event = record["event"]
+        if event == "up":
+            self.up = {"kernel": record["kernel"], "npt": record["npt"]}
+            print(f"{self.variant}: kernel {record['kernel']}, npt {record['npt']}", flush=True)
+        elif event == "begin":
+            limit = next(test["limit_s"] for test in self.tests if test["name"] == record["test"])
+            now = time.monotonic()
+            state.update(test=record["test"], since=now, until=now + limit + GRACE_S)
+        elif event == "end":
+            self._attempt(record)
+            state.update(test=None, until=time.monotonic() + GRACE_S)
+        elif event == "done":
+            state["done"] = True
+
+    def _attempt(self, record):
+        name = record["test"]
+        attempts = self.attempts[name]
+        attempts.append({key: record[key] for key in ("code", "seconds", "output", "messages")})
+        print(f"{self.variant}: {name} attempt {len(attempts)}: status {record['code']}, {record['seconds']} s",
+              flush=True)
+        if record["code"] in (0, 77) or len(attempts) >= ATTEMPTS:
+            self.finished.add(name)
+
+    def _host_died(self, state):
+        with open(self.console(), errors="replace", encoding="utf-8") as file:
+            tail = file.read()[-6000:]
+        why = state.get("why", "the emulated host died")
+        self._attempt({"test": state["test"], "code": HOST_DIED, "messages": [],
+                       "seconds": round(time.monotonic() - state["since"], 1),
+                       "output": f"{why} during this test; the end of its console:\n{tail}\n"})
+
+
+def directory(build, variant):
+    return os.path.join(build, "emulated-host", variant)
+
+
+def add_tests(made, build, tests):
+    """Puts the tests' programs, scripts and what they use into the image."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    e2e = os.path.join(os.path.dirname(here), "e2e")
+    scripts = [os.path.join(where, name) for where in (e2e, os.path.join(here, "inside"))
+               for name in sorted(os.listdir(where)) if name.endswith(".py")]
+    made.python(plan.PYTHON, scripts)
+    for script in scripts[:]:
+        if os.path.dirname(script) == e2e:
+            made.file(script)
+    made.file(os.path.join(build, "guest", "testguest.elf"))
+    for test in tests:
+        if not test["command"]:
+            raise packages.Unavailable(f"{test['name']} is not built: build everything in {build} first")
+        for word in [*test["command"], *test["environment"].values()]:
+            if word.startswith(build) and os.path.isfile(word):
+                made.program(word)
+        made.directory(test["directory"])
