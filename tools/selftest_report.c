@@ -9,6 +9,7 @@
 #include "tools/json_text.h"
 
 #define CASE_COLUMNS 50
+#define CELL_COLUMNS 8
 #define CLEAR_LINE   "\r\033[K"
 
 static void describe(const struct selftest_outcome *outcome, char *text, size_t bytes)
@@ -18,25 +19,41 @@ static void describe(const struct selftest_outcome *outcome, char *text, size_t 
                    outcome->quick ? "the short form" : selftest_kind_text(outcome->kind));
 }
 
+static void print_cells(const struct selftest_report *report, const char *first,
+                        const char *const *cells)
+{
+    int width = CASE_COLUMNS; /* of what stands before the next cell */
+    const char *before = first;
+
+    for (unsigned i = 0; i < DIRTY_LOG_NBACKENDS; i++) {
+        if (!report->wanted[i])
+            continue;
+        printf("%-*s", width, before);
+        before = cells[i];
+        width = CELL_COLUMNS;
+    }
+    puts(before);
+    (void)fflush(stdout);
+}
+
 void selftest_report_open(struct selftest_report *report, const bool *wanted, bool json)
 {
     char host[HOST_NFACTS * HOST_FACT_BYTES];
+    const char *names[DIRTY_LOG_NBACKENDS];
 
     memset(report, 0, sizeof(*report));
     report->wanted = wanted;
     report->json = json;
     report->cases = json_array();
+    report->reasons = json_array();
     host_facts_read(&report->host);
     if (json)
         return;
     host_facts_print(&report->host, host, sizeof(host));
-    printf("%s\n%-*s", host, CASE_COLUMNS, "guest");
-    for (unsigned i = 0; i < DIRTY_LOG_NBACKENDS; i++) {
-        if (wanted[i])
-            printf("%-9s", dirty_log_backend_name((enum dirty_log_backend)i));
-    }
-    puts("");
-    (void)fflush(stdout);
+    puts(host);
+    for (unsigned i = 0; i < DIRTY_LOG_NBACKENDS; i++)
+        names[i] = dirty_log_backend_name((enum dirty_log_backend)i);
+    print_cells(report, "guest", names);
 }
 
 void selftest_report_begin(const struct selftest_report *report,
@@ -102,11 +119,18 @@ void selftest_report_add(struct selftest_report *report, const struct selftest_o
                                         [SELFTEST_UNTRIED] = "untried",
                                         [SELFTEST_BAD] = "BROKEN"};
     enum selftest_standing standing = standing_of(outcome);
+    char text[96];
 
     report->cell[outcome->backend] = cells[standing];
     if (standing > report->standing[outcome->backend])
         report->standing[outcome->backend] = standing;
     (void)json_array_append_new(report->cases, to_json(outcome));
+    if (standing < SELFTEST_UNTRIED)
+        return;
+    describe(outcome, text, sizeof(text));
+    (void)json_array_append_new(
+        report->reasons, json_sprintf("%s; %s: %s", text, dirty_log_backend_name(outcome->backend),
+                                      reason_of(outcome)));
 }
 
 void selftest_report_row(const struct selftest_report *report,
@@ -119,13 +143,7 @@ void selftest_report_row(const struct selftest_report *report,
     if (isatty(STDERR_FILENO))
         (void)fputs(CLEAR_LINE, stderr);
     describe(outcome, text, sizeof(text));
-    printf("%-*s", CASE_COLUMNS, text);
-    for (unsigned i = 0; i < DIRTY_LOG_NBACKENDS; i++) {
-        if (report->wanted[i])
-            printf("%-9s", report->cell[i]);
-    }
-    puts("");
-    (void)fflush(stdout);
+    print_cells(report, text, report->cell);
 }
 
 /* What a migration would rather know first. */
@@ -164,33 +182,14 @@ static void print_json(const struct selftest_report *report)
     json_decref(object);
 }
 
-/* One line for each backend and reason: the same failure in ten cases is one fact. */
-static void print_reasons(const struct selftest_report *report)
-{
-    size_t index;
-    const json_t *one;
-
-    json_array_foreach(report->cases, index, one)
-    {
-        const char *result = json_string_value(json_object_get(one, "result"));
-
-        if (strcmp(result, "broken") != 0 && strcmp(result, "untried") != 0)
-            continue;
-        printf("%s, ring %lld, %lld vCPU(s), %s: %s\n",
-               json_string_value(json_object_get(one, "backend")),
-               (long long)json_integer_value(json_object_get(one, "guest_ring")),
-               (long long)json_integer_value(json_object_get(one, "vcpus")),
-               json_string_value(json_object_get(one, "kind")),
-               json_string_value(json_object_get(one, "reason")));
-    }
-}
-
 static void print_summary(const struct selftest_report *report)
 {
     const char *line = known(report);
+    const json_t *reason;
+    size_t index;
 
     puts("");
-    print_reasons(report);
+    json_array_foreach(report->reasons, index, reason) puts(json_string_value(reason));
     for (unsigned i = 0; i < DIRTY_LOG_NBACKENDS; i++) {
         const char *name = dirty_log_backend_name((enum dirty_log_backend)i);
 
@@ -212,5 +211,6 @@ bool selftest_report_close(struct selftest_report *report)
     else
         print_summary(report);
     json_decref(report->cases);
+    json_decref(report->reasons);
     return good;
 }

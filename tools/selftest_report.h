@@ -32,6 +32,7 @@ struct selftest_report {
     const bool *wanted; /* backends; borrowed */
     bool json;
     json_t *cases;
+    json_t *reasons; /* lines for people: what is broken, or could not be tried */
     enum selftest_standing standing[DIRTY_LOG_NBACKENDS]; /* the worst so far */
     const char *cell[DIRTY_LOG_NBACKENDS];                /* of this row */
 };
