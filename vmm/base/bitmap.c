@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "vmm/base/bitmap.h"
 
+#include "vmm/base/bitmap_path.h"
+
 void bitmap_set_range(uint64_t *words, uint64_t first, uint64_t count)
 {
     uint64_t bit = first;
@@ -17,25 +19,6 @@ void bitmap_set_range(uint64_t *words, uint64_t first, uint64_t count)
         words[bit / BITMAP_WORD_BITS] |= mask;
         bit += take;
     }
-}
-
-static uint64_t tail_mask(uint64_t nbits)
-{
-    uint64_t tail = nbits % BITMAP_WORD_BITS;
-
-    return tail ? (1ull << tail) - 1 : UINT64_MAX;
-}
-
-uint64_t bitmap_count(const uint64_t *words, uint64_t nbits)
-{
-    size_t nwords = bitmap_words(nbits);
-    uint64_t count = 0;
-
-    if (!nwords)
-        return 0;
-    for (size_t i = 0; i + 1 < nwords; i++)
-        count += (uint64_t)__builtin_popcountll(words[i]);
-    return count + (uint64_t)__builtin_popcountll(words[nwords - 1] & tail_mask(nbits));
 }
 
 /* The first bit at or after `from` whose value is not that of `skip` (all zeros or all ones), or
@@ -89,28 +72,58 @@ uint64_t bitmap_take_word_atomic(uint64_t *word)
     return __atomic_exchange_n(word, 0, __ATOMIC_ACQUIRE);
 }
 
+const struct bitmap_path *bitmap_path_at(unsigned index)
+{
+    static const struct bitmap_path *const paths[] = {
+#if defined(__x86_64__)
+        &bitmap_path_avx512,
+        &bitmap_path_avx2,
+#endif
+        &bitmap_path_scalar,
+    };
+
+    return index < sizeof(paths) / sizeof(paths[0]) ? paths[index] : NULL;
+}
+
+const struct bitmap_path *bitmap_path_best(void)
+{
+    const struct bitmap_path *path;
+    unsigned index = 0;
+
+    do {
+        path = bitmap_path_at(index++);
+    } while (!path->supported());
+    return path;
+}
+
+size_t bitmap_runs(const uint64_t *words, uint64_t nbits, uint64_t *position,
+                   struct bitmap_run *runs, size_t max)
+{
+    return bitmap_path_best()->runs(words, nbits, position, runs, max);
+}
+
+size_t bitmap_pages(const uint64_t *words, uint64_t nbits, uint64_t *position, uint64_t *pages,
+                    size_t max)
+{
+    return bitmap_path_best()->pages(words, nbits, position, pages, max);
+}
+
+uint64_t bitmap_count(const uint64_t *words, uint64_t nbits)
+{
+    return bitmap_path_best()->count(words, nbits);
+}
+
+bool bitmap_any(const uint64_t *words, uint64_t nbits)
+{
+    return bitmap_path_best()->any(words, nbits);
+}
+
 uint64_t bitmap_merge(uint64_t *into, const uint64_t *from, uint64_t nbits)
 {
-    size_t nwords = bitmap_words(nbits);
-    uint64_t count = 0;
-
-    if (!nwords)
-        return 0;
-    for (size_t i = 0; i < nwords; i++) {
-        into[i] |= from[i];
-        count += (uint64_t)__builtin_popcountll(into[i]);
-    }
-    return count - (uint64_t)__builtin_popcountll(into[nwords - 1] & ~tail_mask(nbits));
+    return bitmap_path_best()->merge(into, from, nbits);
 }
 
 bool bitmap_take(uint64_t *from, uint64_t *out, size_t nwords)
 {
-    uint64_t any = 0;
-
-    for (size_t i = 0; i < nwords; i++) {
-        out[i] = from[i];
-        from[i] = 0;
-        any |= out[i];
-    }
-    return any != 0;
+    return bitmap_path_best()->take(from, out, nwords);
 }
