@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * GDT and one TSS per CPU. The TSS's I/O permission bitmap is what lets ring 3 reach the console,
- * the exit port and the probe: IOPL alone does not work on every KVM. */
+ * the exit port and the probe; IOPL 3 does so too, and neither works on every KVM. */
 #ifndef GUEST_KERNEL_SEGMENTS_H
 #define GUEST_KERNEL_SEGMENTS_H
 

@@ -51,7 +51,9 @@ enter_user:
     pushq %rax
     subq $8, %rsi /* as a call would leave it */
     pushq %rsi
-    pushq $0x202 /* IF */
+    /* IF, and IOPL 3: QEMU's emulated SVM heeds the TSS bitmap only while the TSS is not busy, which a
+     * restored one always is; where IOPL is not honoured the bitmap does it alone. */
+    pushq $0x3202
     pushq $(SELECTOR_UCODE | 3)
     pushq %rdi
     movq %rdx, %rdi
