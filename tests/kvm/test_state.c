@@ -194,6 +194,15 @@ static bool is_time(const char *name)
     return false;
 }
 
+/* A component of XSAVE that is all zeros may be called initial or not (XSTATE_BV); x87 and SSE are
+ * not zeros when initial. The components' bytes are compared like all others. */
+static uint8_t significant(const char *name, int byte)
+{
+    if (strcmp(name, "xsave") != 0 || byte < 512 || byte >= 520)
+        return 0xff;
+    return byte == 512 ? 3 : 0;
+}
+
 static void compare(const void *before, const void *after)
 {
     int node, property;
@@ -212,7 +221,7 @@ static void compare(const void *before, const void *after)
             other = need(after, path, name, &found);
             assert_int_equal(found, bytes);
             for (int i = 0; i < bytes && !is_time(name); i++) {
-                if (data[i] != other[i])
+                if ((data[i] ^ other[i]) & significant(name, i))
                     fail_msg("%s/%s differs at byte %d: %02x, %02x", path, name, i, data[i],
                              other[i]);
             }
