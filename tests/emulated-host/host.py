@@ -54,6 +54,33 @@ def report(build, variant, name):
     return result["attempts"][-1]["code"]
 
 
+def quoted(*words):
+    """Words of a CTest command line: bracket arguments, which need no escapes."""
+    return " ".join(f"[==[{word}]==]" for word in words)
+
+
+def write_list(build, output):
+    """One test boots a variant, as the fixture of those that each report how one test ended inside."""
+    command = (plan.PYTHON, "-B", os.path.abspath(__file__), build)
+    lines = ["# Made by host.py from CTest's list.\n"]
+
+    def add(name, words, properties):
+        lines.append(f"add_test({quoted(name, *command, *words)})\n"
+                     f"set_tests_properties({quoted(name)} PROPERTIES LABELS emulated-host {properties})\n")
+
+    for variant in plan.VARIANTS:
+        fixture = quoted(f"emulated.{variant}")
+        add(f"emulated.{variant}.boot", ("boot", variant), f"FIXTURES_SETUP {fixture} TIMEOUT {plan.CTEST_LIMIT_S}")
+        for test in plan.chosen(variant, plan.tests(build)):
+            add(f"emulated.{variant}.{test['name']}", ("report", variant, test["name"]),
+                f"FIXTURES_REQUIRED {fixture} SKIP_RETURN_CODE {SKIPPED} TIMEOUT 60")
+    text = "".join(lines)
+    if not os.path.exists(output) or open(output, encoding="utf-8").read() != text:
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(text)
+    return 0
+
+
 def interactive(build, variant, task):
     kernel, options, _ = plan.VARIANTS[variant]
     cache = os.path.join(build, "emulated-host", "cache")
@@ -75,7 +102,7 @@ def shell(build, variant):
                        "echo '{\"event\": \"exit\", \"code\": 0}' >/dev/ttyS1\n")
 
 
-COMMANDS = {"boot": boot, "report": report, "shell": shell}
+COMMANDS = {"list": write_list, "boot": boot, "report": report, "shell": shell}
 
 
 def main():

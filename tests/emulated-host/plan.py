@@ -26,6 +26,9 @@ NOT_INSIDE = {
 
 # Everything takes longer on emulated CPUs; the limit of a test inside is that of the test outside times this.
 SLOWER = 3
+# Of one variant with all its tests, and what CTest allows for it on a machine for which the limits were scaled up.
+SUITE_LIMIT_S = 1500
+CTEST_LIMIT_S = 7200
 
 
 def scale():

@@ -36,7 +36,7 @@ class Suite:
         return os.path.join(self.directory, f"console.{boot or self.boots}.log")
 
     def run(self):
-        """True if the host came up; every test has a result then."""
+        """True if the host came up. A test without a result was not reached."""
         shutil.rmtree(self.directory, ignore_errors=True)
         os.makedirs(self.directory)
         while self.boots < BOOTS and len(self.finished) < len(self.tests):
@@ -44,9 +44,6 @@ class Suite:
             self._boot()
             if not self.up:
                 break
-        for name, attempts in self.attempts.items():
-            with open(os.path.join(self.directory, f"{name}.json"), "w", encoding="utf-8") as file:
-                json.dump({"up": self.up, "attempts": attempts}, file, indent=1)
         return bool(self.up)
 
     def _image(self):
@@ -101,6 +98,8 @@ class Suite:
         name = record["test"]
         attempts = self.attempts[name]
         attempts.append({key: record[key] for key in ("code", "seconds", "output", "messages")})
+        with open(os.path.join(self.directory, f"{name}.json"), "w", encoding="utf-8") as file:
+            json.dump({"up": self.up, "attempts": attempts}, file, indent=1)
         print(f"{self.variant}: {name} attempt {len(attempts)}: status {record['code']}, {record['seconds']} s",
               flush=True)
         if record["code"] in (0, 77) or len(attempts) >= ATTEMPTS:
