@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "tests/kvm/bare_vm.h"
+#include "tests/kvm/test_guest.h"
 #include "vmm/x86/cpuid.h"
 #include "vmm/x86/cpuid_features.h"
 
@@ -162,9 +162,7 @@ int main(void)
     };
     int result;
 
-    bare_vm_require_kvm();
-    if (kvm_open(&kvm, NULL))
-        return 1;
+    test_guest_open_kvm(&kvm);
     result = cmocka_run_group_tests(tests, NULL, NULL);
     kvm_close(&kvm);
     return result;
