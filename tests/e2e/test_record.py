@@ -1,58 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""`migrate --record-dirty`: what the file holds is what the migration says it did, read by a reader that shares nothing
-with the writer but docs/dirty-recording.md; and no recording harms a migration.
-"""
+"""`migrate --record-dirty`: what the file holds is what the migration says it did; and no recording harms a migration."""
 import os
 import resource
 import shutil
-import struct
 import subprocess
 import sys
 
-from harness import (BINARY, Control, check, finish, main, migrate, migrate_well, path, receive, run, wait_until)
+from harness import BINARY, Control, check, finish, main, migrate, migrate_well, path, receive, run, wait_until
+from recording import read
 
 SLOWLY = ("--max-bandwidth", "24M")
 WORKLOAD = "dirty set=16M rate=3000 fill=unique"
-
-
-def contents(file):
-    with open(file, "rb") as stream:
-        head, frame = stream.read(16), stream.read()
-    check(head == b"PFDIRTY\n" + struct.pack("<II", 1, 4096), f"header {head}")
-    done = subprocess.run(["zstd", "-dc"], input=frame, capture_output=True, check=False)
-    check(done.returncode == 0, f"zstd: {done.stderr}")
-    return done.stdout
-
-
-def read(file):
-    """(regions as (gpa, npages), per round a list of bitmaps, each a whole number of its bits)"""
-    data = contents(file)
-    nregions, zero = struct.unpack_from("<II", data)
-    check(zero == 0, "a word that must be zero is not")
-    at = 8
-    regions = []
-    for _ in range(nregions):
-        regions.append(struct.unpack_from("<QQ", data, at))
-        at += 16
-    rounds, total = [], 0
-    while True:
-        first, second, pages = struct.unpack_from("<IIQ", data, at)
-        at += 16
-        if first == 0xffffffff:
-            break
-        if second == 0:
-            rounds.append([])
-        check((first, second) == (len(rounds) - 1, len(rounds[-1])), f"round {first} region {second} out of order")
-        size = (regions[second][1] + 63) // 64 * 8
-        bits = int.from_bytes(data[at:at + size], "little")
-        check(bits >> regions[second][1] == 0, "pages behind the region's end")
-        check(bits.bit_count() == pages, f"{bits.bit_count()} pages, said {pages}")
-        rounds[-1].append(bits)
-        total += pages
-        at += size
-    check((second, pages) == (len(rounds), total), f"the end says {second}, {pages}; there are {len(rounds)}, {total}")
-    check(at == len(data), f"{len(data) - at} bytes behind the end")
-    return regions, rounds
 
 
 def same_rounds(rounds, result):
