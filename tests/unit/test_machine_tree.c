@@ -288,7 +288,7 @@ static void knows_optional_from_unknown(void **state)
     assert_int_equal(fdt_setprop_string(fdt, node, "compatible", "pageferry,framebuffer"), 0);
     assert_int_equal(fdt_appendprop_u64(fdt, node, "reg", FRAMEBUFFER_GPA), 0);
     assert_int_equal(fdt_appendprop_u64(fdt, node, "reg", FRAMEBUFFER_BYTES), 0);
-    assert_int_equal(fdt_set_name(fdt, node, FB + 1), 0);
+    assert_int_equal(fdt_set_name(fdt, node, &FB[1]), 0);
     assert_int_equal(parse_packed(fdt, &err), -EPROTO);
     assert_non_null(strstr(err.text, "a second node of this kind"));
     free(fdt);
