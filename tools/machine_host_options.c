@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "tools/host_facts.h"
+#include "tools/selftest.h"
 #include "vmm/base/log.h"
 #include "vmm/base/size.h"
 #include "vmm/dirty_ring.h"
@@ -29,6 +31,18 @@ static int parse_dirty_log(const char *text, uint64_t *ring_entries, struct erro
                      text);
 }
 
+static void announce_ring(uint32_t entries)
+{
+    struct host_facts facts;
+    const char *known;
+
+    log_info("dirty log: a ring of %u entries for every vCPU", entries);
+    host_facts_read(&facts);
+    known = selftest_known_broken(facts.text[HOST_KVM], DIRTY_LOG_RING);
+    if (known)
+        log_warning("%s", known);
+}
+
 int machine_host_options_parse(const struct kvm *kvm, const char *backing, const char *dirty_log,
                                struct machine_host *host, struct error *err)
 {
@@ -46,6 +60,6 @@ int machine_host_options_parse(const struct kvm *kvm, const char *backing, const
     }
     host->dirty_ring_entries = (uint32_t)entries;
     if (entries)
-        log_info("dirty log: a ring of %u entries for every vCPU", host->dirty_ring_entries);
+        announce_ring(host->dirty_ring_entries);
     return 0;
 }

@@ -11,7 +11,7 @@
 
 /* backing as memory_backing_parse() takes it; dirty_log is "bitmap", "ring" or "ring:ENTRIES".
  * -EINVAL with what can be written, -ENOTSUP where this host has no dirty ring. A ring is announced
- * in the log. */
+ * in the log, with what is known against it on this host. */
 int machine_host_options_parse(const struct kvm *kvm, const char *backing, const char *dirty_log,
                                struct machine_host *host, struct error *err);
 

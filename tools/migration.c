@@ -16,6 +16,7 @@ int migration_init(struct migration *migration, struct vm_host *host, struct err
     migration->given_fd = -1;
     migration->options = (struct precopy_options){.downtime_limit_ns = PRECOPY_DOWNTIME_LIMIT_NS,
                                                   .chunk_pages = PRECOPY_CHUNK_PAGES};
+    dirty_log_trust_init(&migration->trust, NULL);
     progress_init(&migration->progress);
     migration->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     migration->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -55,6 +56,20 @@ static int connect_stream(struct migration *migration, int *fd, pid_t *child, st
     return uri_connect(&migration->uri, MIGRATE_DEADLINE_NS, migration->cancel_fd, fd, err);
 }
 
+/* Before anything is sent: a log that loses pages loses the guest. */
+static int trust_dirty_log(struct migration *migration, struct error *err)
+{
+    struct dirty_log_vm vm = machine_dirty_log(vm_host_machine(migration->host));
+    enum dirty_log_backend backend = migration->binding.log_options.backend;
+    int rc = 0;
+
+    if (!migration->running_options.check_only)
+        rc = dirty_log_trust_choose(&migration->trust, &vm, migration->running_chosen, &backend,
+                                    err);
+    __atomic_store_n(&migration->binding.log_options.backend, backend, __ATOMIC_RELAXED);
+    return rc;
+}
+
 static enum precopy_outcome attempt(struct migration *migration, struct error *err)
 {
     struct channel_options options = {.deadline_ns = MIGRATE_DEADLINE_NS,
@@ -64,8 +79,16 @@ static enum precopy_outcome attempt(struct migration *migration, struct error *e
     enum precopy_outcome outcome = PRECOPY_FAILED;
     pid_t child = -1;
     int fd = -1;
-    int rc = connect_stream(migration, &fd, &child, err);
+    int rc = trust_dirty_log(migration, err);
 
+    if (rc) {
+        error_prefix(err, "before connecting");
+        if (migration->given_fd >= 0)
+            (void)close(migration->given_fd);
+        migration->given_fd = -1;
+        return PRECOPY_FAILED;
+    }
+    rc = connect_stream(migration, &fd, &child, err);
     if (!rc)
         rc = channel_open(&channel, fd, fd, &options, err);
     if (!rc)
@@ -172,6 +195,7 @@ int migration_start(struct migration *migration, const struct migration_request 
     migration->given_fd = request->given_fd;
     migration->running_options = migration->options;
     migration->running_options.check_only = request->check_only;
+    migration->running_chosen = migration->dirty_log_chosen;
     migration->err.text[0] = '\0';
     migration->cancel_asked = false;
     drain_fd(migration->cancel_fd);

@@ -11,6 +11,7 @@
 #include "migrate/precopy.h"
 #include "migrate/progress.h"
 #include "tools/binding.h"
+#include "tools/dirty_log_trust.h"
 #include "tools/uri.h"
 #include "tools/vm_host.h"
 
@@ -25,9 +26,11 @@ struct migration {
     struct precopy_options options; /* of the next attempt; the control thread sets them */
     bool dirty_log_chosen;          /* likewise: by the user, else the best that works here */
     enum dirty_log_backend dirty_log;
+    struct dirty_log_trust trust; /* the attempt's thread */
     struct binding_source binding;
     enum migration_state state; /* the control thread's view: changes in start and collect */
     struct precopy_options running_options;
+    bool running_chosen; /* dirty_log_chosen of this attempt */
     char uri_text[URI_MAX_BYTES];
     struct uri uri;
     int given_fd;  /* fd: scheme: the stream, handed over at start; else -1 */

@@ -123,7 +123,9 @@ static json_t *own_json(const struct migration *migration, const struct progress
     return json_pack(
         "{s:s, s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
         "outcome", outcome, "dirty_log",
-        dirty_log_backend_name(migration->binding.log_options.backend), "ring_full_exits",
+        dirty_log_backend_name(
+            __atomic_load_n(&migration->binding.log_options.backend, __ATOMIC_RELAXED)),
+        "ring_full_exits",
         (json_int_t)__atomic_load_n(&migration->binding.ring_full_exits, __ATOMIC_RELAXED), "phase",
         progress_phase_name(view->phase), "round",
         (json_int_t)(view->nrounds ? view->nrounds - 1 : 0), "total_ns",
