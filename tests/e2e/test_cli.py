@@ -47,7 +47,7 @@ def write(name, data):
 
 
 def test_help():
-    for words in ([], ["run"], ["receive"], ["migrate"], ["ctl"], ["info"]):
+    for words in ([], ["run"], ["receive"], ["migrate"], ["ctl"], ["info"], ["selftest"]):
         for flag in ("--help", "-h"):
             code, out, err = call(*words, flag)
             check(code == 0 and not err, f"{words} {flag}: {code} {err}")
@@ -178,6 +178,11 @@ def test_bad_usage_of_the_others():
     refused(1, "dead", "ctl", "--control", dead, "status")
     refused(2, "left over", "info", "extra")
     refused(2, "unknown option", "info", "--xml")
+    refused(2, "left over", "selftest", "extra")
+    for value in ("", "page", "get,", "get;clear", "x" * 100):
+        refused(2, "get, clear", "selftest", "--backend", value)
+    for value in ("0", "17", "two"):
+        refused(2, "--cpus", "selftest", "--cpus", value)
 
 
 def test_ctl():
@@ -363,7 +368,7 @@ def test_no_kvm():
     except FileNotFoundError as error:
         print(f"not tested here: {error}")
         return
-    for command in ("run", f"run --control {path('c')}", "receive --listen tcp:0", "info"):
+    for command in ("run", f"run --control {path('c')}", "receive --listen tcp:0", "info", "selftest"):
         done = probe(command)
         check(done.returncode == 1 and done.stderr.count(b"\n") == 1, f"{command} without KVM: {done}")
     wait_until(lambda: not os.path.exists(path("c")), "the control socket to go")

@@ -8,7 +8,7 @@ import subprocess
 from harness import BINARY, check, finish, main, migrate_well, receive, run
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-COMMANDS = ("run", "receive", "migrate", "ctl", "info")
+COMMANDS = ("run", "receive", "migrate", "ctl", "info", "selftest")
 
 
 def page(command):
@@ -62,6 +62,8 @@ def test_keys():
     documented("receive", keys_of(json.loads(line)))
     done = subprocess.run([BINARY, "info", "--json"], capture_output=True, check=True)
     documented("info", keys_of(json.loads(done.stdout)))
+    done = subprocess.run([BINARY, "selftest", "--quick", "--json"], capture_output=True, check=True)
+    documented("selftest", keys_of(json.loads(done.stdout)))
     failed = subprocess.run([BINARY, "migrate", "--json", "--control", control + ".nosuch", uri], capture_output=True,
                             check=False)
     check(failed.returncode == 1 and set(json.loads(failed.stdout)) == {"status", "error"}, f"{failed}")
