@@ -3,6 +3,7 @@
  * Bitmaps by 256-bit vectors. Compiled with the rest for any x86-64; only these functions may use
  * AVX2, BMI and POPCNT (Intel SDM volume 2), and only where the CPU says that it has them. */
 #include "vmm/base/bitmap_path.h"
+#include "vmm/base/bitmap_unroll.h"
 
 #if defined(__x86_64__)
 
@@ -23,14 +24,17 @@ WALK_TARGET static inline bool block_is(const uint64_t *words, uint64_t skip)
 {
     __m256i sum[4];
 
+    BITMAP_UNROLL
     for (unsigned k = 0; k < 4; k++)
         sum[k] = load(words + k * VECTOR_WORDS);
     if (!skip) {
+        BITMAP_UNROLL
         for (unsigned i = 16; i < WALK_BLOCK; i += VECTOR_WORDS)
             sum[i / 4 % 4] = _mm256_or_si256(sum[i / 4 % 4], load(words + i));
         sum[0] = _mm256_or_si256(_mm256_or_si256(sum[0], sum[1]), _mm256_or_si256(sum[2], sum[3]));
         return _mm256_testz_si256(sum[0], sum[0]);
     }
+    BITMAP_UNROLL
     for (unsigned i = 16; i < WALK_BLOCK; i += VECTOR_WORDS)
         sum[i / 4 % 4] = _mm256_and_si256(sum[i / 4 % 4], load(words + i));
     sum[0] = _mm256_and_si256(_mm256_and_si256(sum[0], sum[1]), _mm256_and_si256(sum[2], sum[3]));
@@ -45,6 +49,7 @@ WALK_TARGET static inline uint64_t walk_block(const uint64_t *words, uint64_t be
 
     if (block_is(words, edges && before >> 63 ? UINT64_MAX : 0))
         return 0;
+    BITMAP_UNROLL
     for (unsigned i = 0; i < WALK_BLOCK; i += VECTOR_WORDS) {
         __m256i word = load(words + i);
         __m256i bits = word;
@@ -68,9 +73,11 @@ WALK_TARGET static inline size_t walk_put(uint64_t *out, uint64_t base, uint64_t
 {
     size_t n = (size_t)__builtin_popcountll(bits);
 
+    BITMAP_UNROLL
     for (unsigned i = 0; i < 4; i++, bits &= bits - 1)
         out[i] = base + _tzcnt_u64(bits);
     for (size_t done = 4; done < n; done += 4) {
+        BITMAP_UNROLL
         for (unsigned i = 0; i < 4; i++, bits &= bits - 1)
             out[done + i] = base + _tzcnt_u64(bits);
     }

@@ -4,6 +4,7 @@
  * ones, which clock down for wide vectors, take AVX2. Compiled with the rest for any x86-64; only
  * these functions may use the instructions, and only where the CPU says that it has them. */
 #include "vmm/base/bitmap_path.h"
+#include "vmm/base/bitmap_unroll.h"
 
 #if defined(__x86_64__)
 
@@ -36,6 +37,7 @@ WALK_TARGET static inline bool block_is(const uint64_t *words, __m512i skip)
     __m512i even = _mm512_xor_si512(load(words), skip);
     __m512i odd = _mm512_xor_si512(load(words + VECTOR_WORDS), skip);
 
+    BITMAP_UNROLL
     for (unsigned i = 2 * VECTOR_WORDS; i < WALK_BLOCK; i += 2 * VECTOR_WORDS) {
         even = _mm512_ternarylogic_epi64(even, load(words + i), skip, A_OR_B_UNLIKE_C);
         odd = _mm512_ternarylogic_epi64(odd, load(words + i + VECTOR_WORDS), skip, A_OR_B_UNLIKE_C);
@@ -54,6 +56,7 @@ WALK_TARGET static inline uint64_t walk_block(const uint64_t *words, uint64_t be
         skip = _mm512_srai_epi64(last, 63);
     if (block_is(words, skip))
         return 0;
+    BITMAP_UNROLL
     for (unsigned i = 0; i < WALK_BLOCK; i += VECTOR_WORDS) {
         __m512i word = load(words + i);
         __m512i bits = word;
@@ -78,12 +81,14 @@ WALK_TARGET static inline size_t walk_put(uint64_t *out, uint64_t base, uint64_t
     __m512i numbers;
 
     if (n <= 4) {
+        BITMAP_UNROLL
         for (unsigned i = 0; i < 4; i++, bits &= bits - 1)
             out[i] = base + _tzcnt_u64(bits);
         return n;
     }
     numbers = _mm512_add_epi64(_mm512_set1_epi64((long long)base),
                                _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0));
+    BITMAP_UNROLL
     for (unsigned i = 0; i < 8; i++, bits >>= 8) {
         _mm512_storeu_si512(out, _mm512_maskz_compress_epi64((__mmask8)bits, numbers));
         out += __builtin_popcountll(bits & 0xff);

@@ -2,6 +2,7 @@
  *
  * Bitmaps by plain 64-bit words: what every CPU has. */
 #include "vmm/base/bitmap_path.h"
+#include "vmm/base/bitmap_unroll.h"
 
 #define WALK_TARGET
 #define WALK_BLOCK 8
@@ -12,10 +13,12 @@ static inline uint64_t walk_block(const uint64_t *words, uint64_t before, bool e
     uint64_t unlike = 0;
     uint64_t look = 0;
 
+    BITMAP_UNROLL
     for (unsigned i = 0; i < WALK_BLOCK; i++)
         unlike |= words[i] ^ skip;
     if (!unlike)
         return 0;
+    BITMAP_UNROLL
     for (unsigned i = 0; i < WALK_BLOCK; i++) {
         uint64_t word = words[i];
         uint64_t bits = edges ? word ^ (word << 1 | before >> (BITMAP_WORD_BITS - 1)) : word;
