@@ -152,23 +152,24 @@ static int take_records(struct reader *r)
 
 int dirty_recording_load(const char *path, struct dirty_recording **out, struct error *err)
 {
-    struct reader reader = {.layout = NULL};
-    int rc = recording_input_open(&reader.input, path, err);
+    struct dirty_recording *recording = calloc(1, sizeof(*recording));
+    struct reader reader = {.recording = recording};
+    int rc;
 
     *out = NULL;
-    if (!rc) {
-        reader.recording = calloc(1, sizeof(*reader.recording));
-        rc = reader.recording ? take_layout(&reader)
-                              : error_set(err, ENOMEM, "no memory for a recording");
-    }
+    if (!recording)
+        return error_set(err, ENOMEM, "no memory for a recording");
+    rc = recording_input_open(&reader.input, path, err);
+    if (!rc)
+        rc = take_layout(&reader);
     if (!rc)
         rc = take_records(&reader);
     recording_input_close(&reader.input);
     free(reader.layout);
     if (rc)
-        dirty_recording_free(reader.recording);
+        dirty_recording_free(recording);
     else
-        *out = reader.recording;
+        *out = recording;
     return rc;
 }
 
