@@ -131,9 +131,9 @@ static int create_devices(struct machine *machine, struct error *err)
 static int create_vcpus(struct machine *machine, struct error *err)
 {
     const struct vcpu_events events = {.end = on_vcpu_end, .opaque = machine};
-    int ret = vcpu_set_open(&machine->vcpus, machine->kvm, machine->vm_fd,
-                            machine->description.ncpus, &machine->bus, machine->rings, &events,
-                            err);
+    int ret =
+        vcpu_set_open(&machine->vcpus, machine->kvm, machine->vm_fd, machine->description.ncpus,
+                      &machine->bus, machine->rings, &events, err);
 
     if (ret)
         return ret;
