@@ -15,7 +15,7 @@
 #define VCPU_STATE_MAX_MSRS 512
 
 /* The MSRs that KVM lists and a vCPU can read; TSC and TSC deadline excepted, which have an order
- * of their own. */
+ * of their own, and Hyper-V's two clocks, which run by themselves. */
 struct vcpu_state_msrs {
     uint32_t count; /* 0 until vcpu_state_list_msrs() */
     uint32_t index[VCPU_STATE_MAX_MSRS];

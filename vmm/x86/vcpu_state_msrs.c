@@ -14,6 +14,10 @@
 #define CELLS_PER_MSR 3
 #define PROPERTY      "msrs"
 
+/* Hyper-V TLFS, synthetic MSRs: time since the partition began and time a virtual processor ran. */
+#define HV_TIME_REF_COUNT 0x40000020u
+#define HV_VP_RUNTIME     0x40000010u
+
 static struct kvm_msrs *allocate(uint32_t count, struct error *err)
 {
     struct kvm_msrs *msrs = calloc(1, sizeof(*msrs) + count * sizeof(msrs->entries[0]));
@@ -21,6 +25,14 @@ static struct kvm_msrs *allocate(uint32_t count, struct error *err)
     if (!msrs)
         (void)error_set(err, ENOMEM, "no memory for MSRs");
     return msrs;
+}
+
+/* Listed, but no state: the TSC has an order of its own, Hyper-V's clocks are read-only or run by
+ * themselves. */
+static bool is_clock(uint32_t index)
+{
+    return index == MSR_TSC || index == MSR_TSC_DEADLINE || index == HV_TIME_REF_COUNT ||
+           index == HV_VP_RUNTIME;
 }
 
 static int read_list(const struct kvm *kvm, struct vcpu_state_msrs *out, struct error *err)
@@ -35,7 +47,7 @@ static int read_list(const struct kvm *kvm, struct vcpu_state_msrs *out, struct 
     ret = KVM_IOCTL(kvm->fd, KVM_GET_MSR_INDEX_LIST, list, err);
     out->count = 0;
     for (uint32_t i = 0; !ret && i < list->nmsrs; i++) {
-        if (list->indices[i] != MSR_TSC && list->indices[i] != MSR_TSC_DEADLINE)
+        if (!is_clock(list->indices[i]))
             out->index[out->count++] = list->indices[i];
     }
     free(list);
