@@ -16,6 +16,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 INSIDE = os.path.join(HERE, "inside")
+# Modules of Python that nothing names: getaddrinfo() looks up its codec only when it is called.
+LATE_MODULES = ("encodings.idna", "encodings.utf_8", "encodings.latin_1", "encodings.ascii")
 MODULES = ("irqbypass", "kvm", "kvm-amd")
 
 
@@ -67,6 +69,8 @@ class Image:
         finder = modulefinder.ModuleFinder(path=[*{os.path.dirname(script) for script in scripts}, *sys.path[1:]])
         for script in scripts:
             finder.run_script(script)
+        for name in LATE_MODULES:
+            finder.import_hook(name)
         library = os.path.dirname(os.__file__)
         files = {module.__file__ for module in finder.modules.values() if module.__file__}
         files.update(glob.glob(f"{library}/encodings/*.py"), glob.glob(f"{library}/site.py"))

@@ -2,6 +2,7 @@
 """Runs a list of tests in an emulated host and keeps, for each, a file that says how it ended and what it printed. A
 host that dies is booted again for the tests that are left; a hang ends by a limit.
 """
+import fcntl
 import json
 import os
 import shutil
@@ -31,15 +32,23 @@ class Suite:
         self.finished = set()
         self.boots = 0
         self.up = None
+        self.until = 0
 
     def console(self, boot=None):
         return os.path.join(self.directory, f"console.{boot or self.boots}.log")
 
     def run(self):
         """True if the host came up. A test without a result was not reached."""
+        os.makedirs(os.path.dirname(self.directory), exist_ok=True)
+        lock = open(f"{self.directory}.lock", "w", encoding="ascii")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise packages.Unavailable(f"another emulated host works in {self.directory}: wait until it is done") from None
         shutil.rmtree(self.directory, ignore_errors=True)
         os.makedirs(self.directory)
-        while self.boots < BOOTS and len(self.finished) < len(self.tests):
+        self.until = time.monotonic() + plan.SUITE_LIMIT_S * plan.scale()
+        while self.boots < BOOTS and time.monotonic() < self.until and len(self.finished) < len(self.tests):
             self.boots += 1
             self._boot()
             if not self.up:
@@ -68,8 +77,8 @@ class Suite:
                     self._take(record, state)
                 if ended:
                     break
-                if time.monotonic() > state["until"]:
-                    state["why"] = "the emulated host hung and was ended"
+                if time.monotonic() > min(state["until"], self.until):
+                    state["why"] = "the emulated host hung, or took too long for all tests, and was ended"
                     break
                 time.sleep(0.1)
         finally:
