@@ -41,28 +41,41 @@ WALK_TARGET static inline bool block_is(const uint64_t *words, uint64_t skip)
     return _mm256_testc_si256(sum[0], _mm256_set1_epi64x(-1));
 }
 
-WALK_TARGET static inline uint64_t walk_block(const uint64_t *words, uint64_t before, bool edges)
+WALK_TARGET static inline size_t walk_skip(const uint64_t *words, size_t i, size_t end,
+                                           uint64_t skip)
+{
+    if (skip) {
+        while (i + WALK_BLOCK <= end && block_is(words + i, UINT64_MAX))
+            i += WALK_BLOCK;
+    } else {
+        while (i + WALK_BLOCK <= end && block_is(words + i, 0))
+            i += WALK_BLOCK;
+    }
+    return i;
+}
+
+WALK_TARGET static inline uint64_t walk_block(const uint64_t *words, uint64_t before, bool edges,
+                                              uint64_t *bits)
 {
     const __m256i zero = _mm256_setzero_si256();
     __m256i last = _mm256_set1_epi64x((long long)before);
     uint64_t clear = 0;
 
-    if (block_is(words, edges && before >> 63 ? UINT64_MAX : 0))
-        return 0;
     BITMAP_UNROLL
     for (unsigned i = 0; i < WALK_BLOCK; i += VECTOR_WORDS) {
         __m256i word = load(words + i);
-        __m256i bits = word;
+        __m256i found = word;
 
         if (edges) {
             __m256i turned = _mm256_permute4x64_epi64(word, 0x93); /* words 3, 0, 1, 2 */
             __m256i earlier = _mm256_blend_epi32(turned, last, 0x03);
 
-            bits = _mm256_or_si256(_mm256_slli_epi64(word, 1), _mm256_srli_epi64(earlier, 63));
-            bits = _mm256_xor_si256(word, bits);
+            found = _mm256_or_si256(_mm256_slli_epi64(word, 1), _mm256_srli_epi64(earlier, 63));
+            found = _mm256_xor_si256(word, found);
             last = turned;
         }
-        clear |= (uint64_t)_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(bits, zero)))
+        _mm256_storeu_si256((__m256i *)(void *)(bits + i), found);
+        clear |= (uint64_t)_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(found, zero)))
                  << i;
     }
     return ~clear;

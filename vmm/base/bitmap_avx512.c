@@ -46,29 +46,36 @@ WALK_TARGET static inline bool block_is(const uint64_t *words, __m512i skip)
     return _mm512_test_epi64_mask(even, even) == 0;
 }
 
-WALK_TARGET static inline uint64_t walk_block(const uint64_t *words, uint64_t before, bool edges)
+WALK_TARGET static inline size_t walk_skip(const uint64_t *words, size_t i, size_t end,
+                                           uint64_t skip)
+{
+    __m512i vector = _mm512_set1_epi64((long long)skip);
+
+    while (i + WALK_BLOCK <= end && block_is(words + i, vector))
+        i += WALK_BLOCK;
+    return i;
+}
+
+WALK_TARGET static inline uint64_t walk_block(const uint64_t *words, uint64_t before, bool edges,
+                                              uint64_t *bits)
 {
     __m512i last = _mm512_set1_epi64((long long)before);
-    __m512i skip = _mm512_setzero_si512();
     uint64_t look = 0;
 
-    if (edges)
-        skip = _mm512_srai_epi64(last, 63);
-    if (block_is(words, skip))
-        return 0;
     BITMAP_UNROLL
     for (unsigned i = 0; i < WALK_BLOCK; i += VECTOR_WORDS) {
         __m512i word = load(words + i);
-        __m512i bits = word;
+        __m512i found = word;
 
         if (edges) {
             __m512i earlier = _mm512_alignr_epi64(word, last, 7);
 
-            bits = _mm512_ternarylogic_epi64(word, _mm512_slli_epi64(word, 1),
-                                             _mm512_srli_epi64(earlier, 63), A_UNLIKE_B_OR_C);
+            found = _mm512_ternarylogic_epi64(word, _mm512_slli_epi64(word, 1),
+                                              _mm512_srli_epi64(earlier, 63), A_UNLIKE_B_OR_C);
             last = word;
         }
-        look |= (uint64_t)_mm512_test_epi64_mask(bits, bits) << i;
+        _mm512_storeu_si512(bits + i, found);
+        look |= (uint64_t)_mm512_test_epi64_mask(found, found) << i;
     }
     return look;
 }

@@ -7,23 +7,31 @@
 #define WALK_TARGET
 #define WALK_BLOCK 8
 
-static inline uint64_t walk_block(const uint64_t *words, uint64_t before, bool edges)
+static inline size_t walk_skip(const uint64_t *words, size_t i, size_t end, uint64_t skip)
 {
-    uint64_t skip = edges && before >> (BITMAP_WORD_BITS - 1) ? UINT64_MAX : 0;
-    uint64_t unlike = 0;
+    for (; i + WALK_BLOCK <= end; i += WALK_BLOCK) {
+        uint64_t unlike = 0;
+
+        BITMAP_UNROLL
+        for (unsigned k = 0; k < WALK_BLOCK; k++)
+            unlike |= words[i + k] ^ skip;
+        if (unlike)
+            break;
+    }
+    return i;
+}
+
+static inline uint64_t walk_block(const uint64_t *words, uint64_t before, bool edges,
+                                  uint64_t *bits)
+{
     uint64_t look = 0;
 
     BITMAP_UNROLL
-    for (unsigned i = 0; i < WALK_BLOCK; i++)
-        unlike |= words[i] ^ skip;
-    if (!unlike)
-        return 0;
-    BITMAP_UNROLL
     for (unsigned i = 0; i < WALK_BLOCK; i++) {
         uint64_t word = words[i];
-        uint64_t bits = edges ? word ^ (word << 1 | before >> (BITMAP_WORD_BITS - 1)) : word;
 
-        look |= (uint64_t)(bits != 0) << i;
+        bits[i] = edges ? word ^ (word << 1 | before >> (BITMAP_WORD_BITS - 1)) : word;
+        look |= (uint64_t)(bits[i] != 0) << i;
         before = word;
     }
     return look;

@@ -5,7 +5,10 @@
  *
  *   WALK_TARGET   the attribute that lets a function use the path's instructions
  *   WALK_BLOCK    words that are looked at together, at most 64
- *   walk_block()  a bit for each word of a whole block that is worth a closer look
+ *   walk_skip()   the first block from word i on, of those that are whole before word `end`, that
+ *                 has a word unlike `skip` (all clear or all set), or what is left at `end`
+ *   walk_block()  finds the pages or the edges (below) of a whole block's words; returns a bit for
+ *                 each word that has some
  *   walk_put()    writes the numbers of set bits, and possibly some after them that do not count;
  *                 never more than 64
  *   walk_pair()   makes pairs of first and end into pairs of first and count
@@ -55,25 +58,35 @@ WALK_INLINE uint64_t walk_bits(const struct walk *walk, size_t i, bool edges)
     return edges ? word ^ (word << 1 | before) : word;
 }
 
-/* Which words of the block at word `i` are worth a look. Blocks lie at multiples of WALK_BLOCK
- * words, so that only the bitmap's end can cut one short. */
-WALK_TARGET WALK_INLINE uint64_t walk_look(const struct walk *walk, size_t i, bool edges)
+/* Puts word `i` of the block at `block` right, whose masks the block did not know. */
+WALK_INLINE uint64_t walk_mend(const struct walk *walk, size_t block, size_t i, bool edges,
+                               uint64_t *bits)
+{
+    bits[i - block] = walk_bits(walk, i, edges);
+    return 1ull << (i - block);
+}
+
+/* The bits of the block at word `i`; returns which of its words are worth a look. Blocks lie at
+ * multiples of WALK_BLOCK words, so that only the bitmap's end can cut one short. */
+WALK_TARGET WALK_INLINE uint64_t walk_look(const struct walk *walk, size_t i, bool edges,
+                                           uint64_t *bits)
 {
     size_t left = walk->nwords - i;
     uint64_t look = 0;
 
     if (left >= WALK_BLOCK) {
-        look = walk_block(walk->words + i, edges && i ? walk->words[i - 1] : 0, edges);
-    } else {
-        for (size_t k = 0; k < left; k++) {
-            if (i + k >= walk->begin && walk_bits(walk, i + k, edges))
-                look |= 1ull << k;
+        look = walk_block(walk->words + i, edges && i ? walk->words[i - 1] : 0, edges, bits);
+        if (left == WALK_BLOCK)
+            look |= walk_mend(walk, i, walk->nwords - 1, edges, bits);
+        if (i <= walk->begin) {
+            look |= walk_mend(walk, i, walk->begin, edges, bits);
+            look &= UINT64_MAX << (walk->begin - i);
         }
+        return look;
     }
-    /* The first word's mask may make an edge that the block did not see. */
-    if (i <= walk->begin) {
-        look |= 1ull << (walk->begin - i);
-        look &= UINT64_MAX << (walk->begin - i);
+    for (size_t k = walk->begin > i ? walk->begin - i : 0; k < left; k++) {
+        bits[k] = walk_bits(walk, i + k, edges);
+        look |= (uint64_t)(bits[k] != 0) << k;
     }
     return look;
 }
@@ -83,18 +96,25 @@ WALK_TARGET WALK_INLINE uint64_t walk_look(const struct walk *walk, size_t i, bo
 WALK_TARGET WALK_INLINE size_t walk_fill(const struct walk *walk, size_t *at, uint64_t *out,
                                          size_t room, bool edges)
 {
+    uint64_t bits[WALK_BLOCK];
     size_t used = 0;
 
     for (size_t i = walk->begin - walk->begin % WALK_BLOCK; i < walk->nwords; i += WALK_BLOCK) {
-        for (uint64_t look = walk_look(walk, i, edges); look; look &= look - 1) {
-            size_t word = i + (size_t)__builtin_ctzll(look);
+        /* Nothing begins or ends in words that are as the last bit was. */
+        if (i > walk->begin) {
+            i = walk_skip(walk->words, i, walk->nwords,
+                          edges && walk->words[i - 1] >> (BITMAP_WORD_BITS - 1) ? UINT64_MAX : 0);
+            if (i == walk->nwords)
+                break;
+        }
+        for (uint64_t look = walk_look(walk, i, edges, bits); look; look &= look - 1) {
+            size_t k = (size_t)__builtin_ctzll(look);
 
             if (room - used < WALK_ROOM) {
-                *at = word;
+                *at = i + k;
                 return used;
             }
-            used += walk_put(out + used, (uint64_t)word * BITMAP_WORD_BITS,
-                             walk_bits(walk, word, edges));
+            used += walk_put(out + used, (uint64_t)(i + k) * BITMAP_WORD_BITS, bits[k]);
         }
     }
     *at = walk->nwords;
