@@ -15,6 +15,7 @@
 
 #define MOST_ITERATIONS 100000u
 #define DEFAULT_SLOT    SIZE_GIB
+#define NOT_GIVEN       UINT64_MAX
 #define DEFAULT_MOST    262144u
 #define MOST_PAGES      (1ull << 30)
 #define MOST_CHUNK      (1ull << 30)
@@ -105,7 +106,7 @@ static int parse_names(const char *text, int (*parse)(const char *, unsigned *, 
 
 /* What is text until the whole line was read. */
 struct words {
-    const char *dirty, *preset, *pattern, *backend, *chunk, *ranges, *backing, *touched;
+    const char *dirty, *preset, *pattern, *backend, *chunk, *ranges, *backing, *touched, *compare;
     uint64_t slot_bytes, slots, ring_entries, vcpus, ring, iterations;
     bool json, csv;
 };
@@ -119,7 +120,7 @@ static int take_preset(const struct words *words, struct bench_dirty_config *con
         preset++;
     if (preset == presets + NPRESETS)
         return error_set(err, EINVAL, "--preset %s: it is 2012, framebuffer or ram", words->preset);
-    if (words->dirty || words->slot_bytes || words->touched)
+    if (words->dirty || words->slot_bytes != NOT_GIVEN || words->touched)
         return error_set(err, EINVAL,
                          "--preset %s sets --slot and --dirty: leave out those, and --enable",
                          words->preset);
@@ -132,7 +133,7 @@ static int take_preset(const struct words *words, struct bench_dirty_config *con
 static int take_dirty(const struct words *words, struct bench_dirty_config *config,
                       struct error *err)
 {
-    uint64_t bytes = words->slot_bytes ? words->slot_bytes : DEFAULT_SLOT;
+    uint64_t bytes = words->slot_bytes != NOT_GIVEN ? words->slot_bytes : DEFAULT_SLOT;
     uint64_t largest;
     char standard[32];
     const char *dirty = words->dirty;
@@ -143,7 +144,7 @@ static int take_dirty(const struct words *words, struct bench_dirty_config *conf
         result = take_preset(words, config, &dirty, err);
     if (result)
         return result;
-    if (bytes % MEMORY_PAGE_BYTES || bytes / MEMORY_PAGE_BYTES > MOST_PAGES)
+    if (!bytes || bytes % MEMORY_PAGE_BYTES || bytes / MEMORY_PAGE_BYTES > MOST_PAGES)
         return error_set(err, EINVAL, "--slot: a multiple of 4K up to 4096G is possible");
     (void)snprintf(standard, sizeof(standard), "1..%" PRIu64,
                    config->npages < DEFAULT_MOST ? config->npages : DEFAULT_MOST);
@@ -222,8 +223,12 @@ static int take_counts(const struct words *words, struct bench_dirty_config *con
                          words->ring);
     if (!words->slots || !words->vcpus || !words->iterations)
         return error_set(err, EINVAL, "--slots, --vcpus and --iterations are at least 1");
+    if (words->touched && (words->dirty || words->slot_bytes != NOT_GIVEN || words->compare))
+        return error_set(err, EINVAL,
+                         "--enable makes no pass: leave out --slot, --dirty and --compare");
     if (words->json && words->csv)
         return error_set(err, EINVAL, "--json and --csv: choose one");
+    config->compare = words->compare;
     config->nslots = (unsigned)words->slots;
     config->ncpus = (unsigned)words->vcpus;
     config->privilege = (unsigned)words->ring;
@@ -235,7 +240,8 @@ static int take_counts(const struct words *words, struct bench_dirty_config *con
 
 enum options_result bench_dirty_options(int argc, char **argv, struct bench_dirty_config *config)
 {
-    struct words words = {.slots = 1,
+    struct words words = {.slot_bytes = NOT_GIVEN,
+                          .slots = 1,
                           .vcpus = 1,
                           .ring = 3,
                           .iterations = 10,
@@ -259,7 +265,7 @@ enum options_result bench_dirty_options(int argc, char **argv, struct bench_dirt
         {"iterations", 0, OPTION_NUMBER, &words.iterations, MOST_ITERATIONS},
         {"pin", 0, OPTION_FLAG, &config->pin, 0},
         {"enable", 0, OPTION_STRING, &words.touched, 0},
-        {"compare", 0, OPTION_STRING, &config->compare, 0},
+        {"compare", 0, OPTION_STRING, &words.compare, 0},
         {"json", 0, OPTION_FLAG, &words.json, 0},
         {"csv", 0, OPTION_FLAG, &words.csv, 0},
         {NULL, 0, OPTION_FLAG, NULL, 0},

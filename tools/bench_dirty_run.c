@@ -202,7 +202,8 @@ int bench_dirty_run(struct bench_dirty *bench, struct error *err)
 
         result = switching ? bench_dirty_lane_open(bench, lane, err) : open_lane(bench, lane, err);
         if (result)
-            error_prefix(err, "%s", bench_dirty_lane_name(lane, name, sizeof(name)));
+            error_prefix(err, "%s (VM %u of %u)", bench_dirty_lane_name(lane, name, sizeof(name)),
+                         i + 1, bench->nlanes);
     }
     if (!result)
         result = switching ? run_switching(bench, err) : run_rows(bench, err);
