@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """A guest that draws on its frame buffer migrates with it, on every backing and with RAM on both sides of the gap."""
+import json
 import re
+import subprocess
 
-from harness import Control, Process, check, finish, main, migrate_well, receive, run
+from harness import BINARY, Control, Process, check, finish, main, migrate_well, receive, run
 
 GPA, BYTES = 0xe0000000, 16 << 20
 HUGE_BYTES = 2 << 20
@@ -49,6 +51,15 @@ def test_every_backing():
         print("  hugetlb not tested: no huge pages are reserved")
 
 
+def test_dirty_ring():
+    """A ring lists pages by slot and offset: the frame buffer is another slot."""
+    info = json.loads(subprocess.run([BINARY, "info", "--json"], capture_output=True, check=True).stdout)
+    if "ring" not in info["dirty_log"]["backends"]:
+        print("  not tested: no dirty ring on this host")
+        return
+    hop("64M", 2, "fb rate=100", ("--dirty-log", "ring"), [(0, 64 << 20), (GPA, BYTES)], *SLOWLY)
+
+
 def test_every_scene():
     for scene in "cursor", "type", "scroll", "window", "full":
         hop("64M", 1, f"fb scene={scene}", (), [(0, 64 << 20), (GPA, BYTES)])
@@ -58,8 +69,9 @@ def test_beside_all_ram():
     """Above 3 GiB the frame buffer is the third region; RAM up to the gap and behind it stays intact."""
     gib = 1 << 30
     hop("5G", 2, "fb rate=60", (), [(0, 3 * gib), (4 * gib, 2 * gib), (GPA, BYTES)])
-    hop("3G", 1, "memcheck set=64M stride=0", (), [(0, 3 * gib), (GPA, BYTES)])
-    hop("3076M", 1, "memcheck set=64M stride=0", (), [(0, 3 * gib), (4 * gib, 4 << 20), (GPA, BYTES)])
+    hop("3G", 1, "memcheck set=64M stride=0", ("--backing", "anon"), [(0, 3 * gib), (GPA, BYTES)])
+    hop("3076M", 1, "memcheck set=64M stride=0", ("--backing", "anon"),
+        [(0, 3 * gib), (4 * gib, 4 << 20), (GPA, BYTES)])
 
 
 def test_is_no_ram():
@@ -83,4 +95,5 @@ def test_is_found_out():
 
 
 if __name__ == "__main__":
-    main(test_every_backing, test_every_scene, test_beside_all_ram, test_is_no_ram, test_is_found_out)
+    main(test_every_backing, test_dirty_ring, test_every_scene, test_beside_all_ram, test_is_no_ram,
+         test_is_found_out)

@@ -38,7 +38,7 @@ def test_is_what_was_told():
         layout, result = migrate_recorded("--dirty-log", backend)
         regions, rounds = read(path("record"))
         check(regions == layout, f"regions {regions}, not {layout}")
-        check(len(rounds) == len(result["rounds"]) >= 3, f"{len(rounds)} rounds")
+        check(len(rounds) == len(result["rounds"]) >= 2, f"{len(rounds)} rounds")
         same_rounds(rounds, result)
         # 16 MiB of it are unique words, and nobody ever drew on the frame buffer.
         check(rounds[0][0].bit_count() >= 4096 and not any(bitmaps[1] for bitmaps in rounds), "round 0")
