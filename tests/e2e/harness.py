@@ -40,6 +40,13 @@ def wait_until(condition, what, seconds=WAIT_S):
         time.sleep(0.01)
 
 
+def times(count):
+    """How often to repeat what is done `count` times on an ordinary machine: PAGEFERRY_TEST_EFFORT is a percentage for
+    slow ones.
+    """
+    return max(2, count * int(os.environ.get("PAGEFERRY_TEST_EFFORT", "100")) // 100)
+
+
 class Process:
     """A pageferry process whose output is collected while it runs."""
 

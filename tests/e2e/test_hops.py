@@ -4,7 +4,7 @@ Usage: test_hops.py [--dirty-log=KIND] MEMORY CPUS HOPS [PARAMETERS…]; KIND as
 """
 import sys
 
-from harness import Control, check, finish, main, migrate_well, receive, run
+from harness import Control, check, finish, main, migrate_well, receive, run, times
 
 options = []
 if sys.argv[1].startswith("--dirty-log="):
@@ -16,7 +16,7 @@ workload = " ".join(sys.argv[4:]) or "memcheck"
 def test_hops():
     here, control = run(workload, memory=memory, cpus=cpus, options=options)
     downtimes = []
-    for hop in range(hops):
+    for hop in range(times(hops)):
         there, there_control, uri = receive(options=options)
         result = migrate_well(control, uri)
         downtimes.append(result["downtime_ns"])

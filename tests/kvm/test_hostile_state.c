@@ -104,11 +104,12 @@ static void test_truncated(void **state)
 static void test_bit_flips(void **state)
 {
     struct machine *machine = empty_machine(1);
+    const unsigned flips = test_guest_times(FLIPS);
     uint64_t random = 1;
     unsigned refused = 0;
 
     (void)state;
-    for (unsigned i = 0; i < FLIPS; i++) {
+    for (unsigned i = 0; i < flips; i++) {
         uint8_t *copy = malloc(good_bytes);
         struct error err = {0};
         int ret;
@@ -128,7 +129,7 @@ static void test_bit_flips(void **state)
         }
         free(copy);
     }
-    assert_true(refused > 0 && refused < FLIPS);
+    assert_true(refused > 0 && refused < flips);
     machine_destroy(machine);
 }
 

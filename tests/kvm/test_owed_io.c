@@ -28,10 +28,11 @@ static int reset_console(void **state)
 static void hop_counter(unsigned ncpus, const char *bootargs)
 {
     struct machine *machine = test_guest_create(&kvm, ncpus, MEMORY_BYTES, bootargs, true);
+    const unsigned hops = test_guest_times(HOPS);
     struct error err = {0};
 
     assert_int_equal(machine_start(machine, &err), 0);
-    for (unsigned i = 0; i < HOPS && machine_state(machine) == MACHINE_RUNNING; i++) {
+    for (unsigned i = 0; i < hops && machine_state(machine) == MACHINE_RUNNING; i++) {
         test_guest_wait_beats(machine, 2);
         if (machine_pause(machine, &err))
             break; /* it found a fault: test_guest_finish() says which */

@@ -42,9 +42,10 @@ static struct machine *start(unsigned ncpus, const char *bootargs)
 static void pause_often(unsigned ncpus, const char *bootargs)
 {
     struct machine *machine = start(ncpus, bootargs);
+    const unsigned pauses = test_guest_times(PAUSES);
     struct error err = {0};
 
-    for (unsigned i = 0; i < PAUSES; i++) {
+    for (unsigned i = 0; i < pauses; i++) {
         if (machine_pause(machine, &err))
             fail_msg("%s", err.text);
         assert_int_equal(machine_pause(machine, &err), 0); /* once more is fine */
@@ -219,15 +220,16 @@ static void test_console_unread(void **state)
 {
     const size_t typed = SERIAL_RING_BYTES + 64; /* the guest holds a few by itself */
     struct machine *machine = start(1, "echo hz=2000");
+    const unsigned pauses = test_guest_times(PAUSES);
     struct error err = {0};
 
     (void)state;
     assert_true(test_guest_wait_text(machine, &console, "ready"));
     type(machine, typed);
     wait_blocked(machine);
-    for (unsigned i = 0; i < PAUSES; i++) {
+    for (unsigned i = 0; i < pauses; i++) {
         assert_int_equal(machine_pause(machine, &err), 0);
-        if (i == PAUSES / 2)
+        if (i == pauses / 2)
             machine = test_guest_hop(&kvm, machine, &console);
         assert_int_equal(machine_resume(machine, &err), 0);
     }
