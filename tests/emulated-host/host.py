@@ -5,12 +5,14 @@
 host.py BUILD list OUTPUT          write the CTest file that knows every test inside
 host.py BUILD boot VARIANT [REGEX] run the tests inside, keep their results in BUILD/emulated-host/VARIANT
 host.py BUILD report VARIANT TEST  say how a test ended there
+host.py BUILD retries VARIANT      say which tests had to be tried again: exit 77 if any
 host.py BUILD shell VARIANT        a shell inside, with pageferry and the tests
 host.py BUILD exec VARIANT COMMAND run a command inside with a terminal, exit with its status
 """
 import json
 import os
 import re
+import shlex
 import sys
 
 import image
@@ -20,6 +22,7 @@ import plan
 import suite
 
 SKIPPED = 77
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def boot(build, variant, pattern=".*"):
@@ -54,6 +57,22 @@ def report(build, variant, name):
     return result["attempts"][-1]["code"]
 
 
+def retries(build, variant):
+    """What had to be tried twice, as a skip: the summary lists it, and it need not be ours."""
+    directory = suite.directory(build, variant)
+    again = []
+    for name in sorted(name for name in os.listdir(directory) if name.endswith(".json")):
+        with open(os.path.join(directory, name), encoding="utf-8") as file:
+            attempts = json.load(file)["attempts"]
+        if len(attempts) > 1:
+            again.append(f"{name[:-5]}: status {', then '.join(str(attempt['code']) for attempt in attempts)}")
+    if not again:
+        print("every test ended at its first attempt")
+        return 0
+    print("tried again:", *again, sep="\n")
+    return SKIPPED
+
+
 def quoted(*words):
     """Words of a CTest command line: bracket arguments, which need no escapes."""
     return " ".join(f"[==[{word}]==]" for word in words)
@@ -74,6 +93,8 @@ def write_list(build, output):
         for test in plan.chosen(variant, plan.tests(build)):
             add(f"emulated.{variant}.{test['name']}", ("report", variant, test["name"]),
                 f"FIXTURES_REQUIRED {fixture} SKIP_RETURN_CODE {SKIPPED} TIMEOUT 60")
+        add(f"emulated.{variant}.no_retries", ("retries", variant),
+            f"FIXTURES_REQUIRED {fixture} SKIP_RETURN_CODE {SKIPPED} TIMEOUT 60")
     text = "".join(lines)
     if not os.path.exists(output) or open(output, encoding="utf-8").read() != text:
         with open(output, "w", encoding="utf-8") as file:
@@ -82,13 +103,19 @@ def write_list(build, output):
 
 
 def interactive(build, variant, task):
+    """Does a task inside with this terminal as its console; the status it wrote to its second serial port."""
     kernel, options, _ = plan.VARIANTS[variant]
     cache = os.path.join(build, "emulated-host", "cache")
     directory = suite.directory(build, f"{variant}.interactive")
     os.makedirs(directory, exist_ok=True)
     made = image.base(packages.busybox(cache))
-    suite.add_tests(made, build, plan.tests(build))
-    made.data("/inside/task", task.encode())
+    made.program(os.path.join(build, "tools", "pageferry"))
+    made.program("/bin/bash")
+    made.file(os.path.join(TOP, "tools", "demo"))
+    if os.path.exists(os.path.join(build, "tests", "CTestTestfile.cmake")):
+        suite.add_tests(made, build, plan.tests(build))
+    made.data("/inside/task", f"export PAGEFERRY={build}/tools/pageferry PATH=$PATH:{build}/tools\n{task}"
+              "echo \"{\\\"event\\\": \\\"exit\\\", \\\"code\\\": $?}\" >/dev/ttyS1\n".encode())
     process, path = machine.boot(cache, directory, kernel, made, options)
     process.wait()
     ended = [record["code"] for record in machine.Records(path).new() if record["event"] == "exit"]
@@ -96,13 +123,14 @@ def interactive(build, variant, task):
 
 
 def shell(build, variant):
-    tools = os.path.join(build, "tools")
-    return interactive(build, variant, f"cd /root; export PAGEFERRY={tools}/pageferry PATH=$PATH:{tools}\n"
-                       "setsid cttyhack sh\n"
-                       "echo '{\"event\": \"exit\", \"code\": 0}' >/dev/ttyS1\n")
+    return interactive(build, variant, "cd /root\nsetsid cttyhack sh\n")
 
 
-COMMANDS = {"list": write_list, "boot": boot, "report": report, "shell": shell}
+def execute(build, variant, *command):
+    return interactive(build, variant, f"{shlex.join(command)}\n")
+
+
+COMMANDS = {"list": write_list, "boot": boot, "report": report, "retries": retries, "shell": shell, "exec": execute}
 
 
 def main():

@@ -28,7 +28,8 @@ def boot(cache, directory, kernel, image, options="", console=None):
     command = [QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY, "-nodefaults",
                "-no-user-config", "-display", "none", "-net", "none", "-no-reboot", "-chardev", first,
                "-serial", "chardev:console", "-serial", f"file:{records}", "-kernel", vmlinuz, "-initrd", initramfs,
-               "-append", "console=ttyS0 panic=-1 oops=panic quiet loglevel=4 random.trust_cpu=on tsc=reliable"]
+               "-append", f"console=ttyS0 panic=-1 oops=panic quiet loglevel={5 if console else 1} "
+               "random.trust_cpu=on tsc=reliable"]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL if console else None), records
 
 

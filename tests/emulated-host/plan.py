@@ -26,6 +26,8 @@ NOT_INSIDE = {
 
 # Everything takes longer on emulated CPUs; the limit of a test inside is that of the test outside times this.
 SLOWER = 3
+# What tests repeat to be sure, they repeat a fifth as often here: an ordinary run does it in full.
+EFFORT_PERCENT = "20"
 # Of one variant with all its tests, and what CTest allows for it on a machine for which the limits were scaled up.
 SUITE_LIMIT_S = 1500
 CTEST_LIMIT_S = 7200
@@ -48,7 +50,8 @@ def tests(build, ctest="ctest"):
         if test["name"] in NOT_INSIDE:
             continue
         properties = _properties(test)
-        environment = dict(item.split("=", 1) for item in properties.get("ENVIRONMENT", []))
+        environment = {"PAGEFERRY_TEST_EFFORT": os.environ.get("PAGEFERRY_TEST_EFFORT", EFFORT_PERCENT)}
+        environment.update(item.split("=", 1) for item in properties.get("ENVIRONMENT", []))
         command = test.get("command", [])
         if command and os.path.basename(command[0]).startswith("python3"):
             command[0] = PYTHON

@@ -69,7 +69,8 @@ class Suite:
                                      self.console())
         records = machine.Records(path)
         now = time.monotonic()
-        state = {"test": None, "since": now, "until": now + BOOT_LIMIT_S * plan.scale(), "done": False}
+        state = {"test": None, "since": now, "until": now + BOOT_LIMIT_S * plan.scale(), "done": False,
+                 "pid": process.pid}
         try:
             while True:
                 ended = process.poll() is not None
@@ -96,9 +97,13 @@ class Suite:
         elif event == "begin":
             limit = next(test["limit_s"] for test in self.tests if test["name"] == record["test"])
             now = time.monotonic()
-            state.update(test=record["test"], since=now, until=now + limit + GRACE_S)
+            state.update(test=record["test"], since=now, until=now + limit + GRACE_S, output="",
+                         cpu=cpu_seconds(state["pid"]))
+        elif event == "output":
+            state["output"] += record["text"]
         elif event == "end":
-            self._attempt(record)
+            self._attempt({**record, "output": state["output"],
+                           "cpu_seconds": round(cpu_seconds(state["pid"]) - state["cpu"], 1)})
             state.update(test=None, until=time.monotonic() + GRACE_S)
         elif event == "done":
             state["done"] = True
@@ -106,10 +111,11 @@ class Suite:
     def _attempt(self, record):
         name = record["test"]
         attempts = self.attempts[name]
-        attempts.append({key: record[key] for key in ("code", "seconds", "output", "messages")})
+        attempts.append({key: record[key] for key in ("code", "seconds", "cpu_seconds", "output", "messages")})
         with open(os.path.join(self.directory, f"{name}.json"), "w", encoding="utf-8") as file:
             json.dump({"up": self.up, "attempts": attempts}, file, indent=1)
-        print(f"{self.variant}: {name} attempt {len(attempts)}: status {record['code']}, {record['seconds']} s",
+        print(f"{self.variant}: {name} attempt {len(attempts)}: status {record['code']}, {record['seconds']} s, "
+              f"{record['cpu_seconds']} s of CPU",
               flush=True)
         if record["code"] in (0, 77) or len(attempts) >= ATTEMPTS:
             self.finished.add(name)
@@ -118,9 +124,16 @@ class Suite:
         with open(self.console(), errors="replace", encoding="utf-8") as file:
             tail = file.read()[-6000:]
         why = state.get("why", "the emulated host died")
-        self._attempt({"test": state["test"], "code": HOST_DIED, "messages": [],
+        self._attempt({"test": state["test"], "code": HOST_DIED, "messages": [], "cpu_seconds": 0,
                        "seconds": round(time.monotonic() - state["since"], 1),
-                       "output": f"{why} during this test; the end of its console:\n{tail}\n"})
+                       "output": f"{state['output']}\n{why} during this test; the end of its console:\n{tail}\n"})
+
+
+def cpu_seconds(pid):
+    """What QEMU has computed: unlike the time that passed, it does not grow when the machine does other things too."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def directory(build, variant):

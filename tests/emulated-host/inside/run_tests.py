@@ -49,28 +49,40 @@ def kill_others(keep):
     return left
 
 
-def run(test):
-    """(exit status, seconds, output)"""
+def follow(output, position, tell):
+    """Passes on what a test has printed since; the new position."""
+    output.seek(position)
+    text = output.read(OUTPUT_KEPT)
+    if text:
+        tell(event="output", text=text.decode(errors="replace"))
+    # A flood is cut short: the serial port is slow.
+    return max(output.tell(), output.seek(0, os.SEEK_END) - OUTPUT_KEPT)
+
+
+def run(test, tell):
+    """(exit status, seconds)"""
     environment = {**os.environ, **test["environment"]}
     begin = time.monotonic()
-    with open("/run/output", "w+b") as output:
+    position = 0
+    with open("/run/output", "wb") as output, open("/run/output", "rb") as reader:
         process = subprocess.Popen(test["command"], cwd=test["directory"], env=environment, stdin=subprocess.DEVNULL,
                                    stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
-        try:
-            code = process.wait(test["limit_s"])
-        except subprocess.TimeoutExpired:
+        while process.poll() is None and time.monotonic() - begin < test["limit_s"]:
+            time.sleep(0.1)
+            position = follow(reader, position, tell)
+        code = process.poll()
+        if code is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             code = TIMED_OUT
         seconds = time.monotonic() - begin
-        output.seek(max(0, output.seek(0, os.SEEK_END) - OUTPUT_KEPT))
-        text = output.read().decode(errors="replace")
+        follow(reader, position, tell)
     if code == TIMED_OUT:
-        text += f"\nended after its limit of {test['limit_s']} s\n"
+        tell(event="output", text=f"\nended after its limit of {test['limit_s']} s\n")
     elif code < 0:
-        text += f"\nended by signal {-code}\n"
+        tell(event="output", text=f"\nended by signal {-code}\n")
         code = 128 - code
-    return code, seconds, text
+    return code, seconds
 
 
 def main():
@@ -93,11 +105,10 @@ def main():
     for test in plan["tests"]:
         for attempt in range(test["attempt"], plan["attempts"] + 1):
             tell(event="begin", test=test["name"], attempt=attempt)
-            code, seconds, output = run(test)
-            left = kill_others(keep)
-            if left:
-                output += "".join(f"\nleft behind: {line}" for line in left) + "\n"
-            tell(event="end", test=test["name"], attempt=attempt, code=code, seconds=round(seconds, 2), output=output,
+            code, seconds = run(test, tell)
+            for line in kill_others(keep):
+                tell(event="output", text=f"\nleft behind: {line}\n")
+            tell(event="end", test=test["name"], attempt=attempt, code=code, seconds=round(seconds, 2),
                  messages=kernel_messages(log))
             if code in (0, SKIPPED):
                 break
