@@ -92,30 +92,45 @@ static int flush(struct precopy_copier *copier, uint16_t type, uint32_t round, s
     return rc;
 }
 
-/* Adds all runs of one kind; first_page is what bit 0 stands for. */
+/* Adds a run, in as many batches as it takes; first_page is what bit 0 stands for. */
+static int add_run(struct precopy_copier *copier, const struct migrate_chunk *chunk,
+                   struct bitmap_run run, enum wire_kind kind, uint32_t round, struct error *err)
+{
+    const struct migrate_region *region = &copier->layout.region[chunk->region];
+    uint16_t type = kind == WIRE_KIND_POPULATED ? WIRE_EXTENTS : WIRE_PAGES;
+
+    while (run.count) {
+        uint64_t added =
+            batch_add(copier->batch, region, chunk->first_page + run.first, run.count, kind);
+
+        run.first += added;
+        run.count -= added;
+        if (!added) {
+            int rc = flush(copier, type, round, err);
+
+            if (rc)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+/* Adds all runs of one kind. */
 static int add_runs(struct precopy_copier *copier, const struct migrate_chunk *chunk,
                     const uint64_t *words, enum wire_kind kind, uint32_t round, uint64_t *npages,
                     struct error *err)
 {
-    const struct migrate_region *region = &copier->layout.region[chunk->region];
-    uint16_t type = kind == WIRE_KIND_POPULATED ? WIRE_EXTENTS : WIRE_PAGES;
-    struct bitmap_run run;
+    struct bitmap_run runs[BITMAP_RUNS_BATCH];
     uint64_t position = 0;
+    size_t n;
 
-    while (bitmap_next_run(words, chunk->npages, &position, &run)) {
-        *npages += run.count;
-        while (run.count) {
-            uint64_t added =
-                batch_add(copier->batch, region, chunk->first_page + run.first, run.count, kind);
+    while ((n = bitmap_runs(words, chunk->npages, &position, runs, BITMAP_RUNS_BATCH)) > 0) {
+        for (size_t i = 0; i < n; i++) {
+            int rc = add_run(copier, chunk, runs[i], kind, round, err);
 
-            run.first += added;
-            run.count -= added;
-            if (!added) {
-                int rc = flush(copier, type, round, err);
-
-                if (rc)
-                    return rc;
-            }
+            if (rc)
+                return rc;
+            *npages += runs[i].count;
         }
     }
     return 0;
@@ -159,7 +174,7 @@ static int visit_extents(struct precopy_copier *copier, const struct migrate_chu
         uint64_t left = chunk->npages - first;
         uint64_t count = left < PRECOPY_GRANULE_PAGES ? left : PRECOPY_GRANULE_PAGES;
 
-        if (bitmap_count(copier->data + first / BITMAP_WORD_BITS, count))
+        if (bitmap_any(copier->data + first / BITMAP_WORD_BITS, count))
             bitmap_set_range(copier->data, first, count);
     }
     return add_runs(copier, chunk, copier->data, WIRE_KIND_POPULATED, round, &totals->data_pages,

@@ -131,7 +131,7 @@ static int claim_and_sort(struct binding_source *binding, const struct migrate_c
         dirty_log_claim(binding->log, chunk->region, chunk->first_page, chunk->npages, data, err);
 
     memset(zero, 0, nwords * sizeof(uint64_t));
-    if (rc || bitmap_count(data, chunk->npages) == 0)
+    if (rc || !bitmap_any(data, chunk->npages))
         return rc;
     if (first_round) {
         /* A hole is looked up after the clear, like any read. */
