@@ -127,7 +127,9 @@ def shell(build, variant):
 
 
 def execute(build, variant, *command):
-    return interactive(build, variant, f"{shlex.join(command)}\n")
+    line = shlex.join(command)
+    # The console inside is a terminal; what is not one here should not be taken for one there.
+    return interactive(build, variant, f"{line}\n" if sys.stdout.isatty() else f"set -o pipefail; {line} 2>&1 | cat\n")
 
 
 COMMANDS = {"list": write_list, "boot": boot, "report": report, "retries": retries, "shell": shell, "exec": execute}

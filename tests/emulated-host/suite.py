@@ -131,8 +131,11 @@ class Suite:
 
 def cpu_seconds(pid):
     """What QEMU has computed: unlike the time that passed, it does not grow when the machine does other things too."""
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        fields = file.read().rpartition(")")[2].split()
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:  # it has ended
+        return 0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
