@@ -5,7 +5,7 @@
 #include "vmm/base/bitmap_unroll.h"
 
 #define WALK_TARGET
-#define WALK_BLOCK 8
+#define WALK_BLOCK 32
 
 static inline size_t walk_skip(const uint64_t *words, size_t i, size_t end, uint64_t skip)
 {
