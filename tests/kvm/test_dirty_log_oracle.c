@@ -56,8 +56,8 @@ static void nothing_is_missed(void **state)
         .nslots = s->layout->nslots,
         .ring_entries = TEST_WRITER_RING,
         .campaigns = 2,
-        .rounds = 12,
-        .stores = 100,
+        .rounds = 8,
+        .stores = 60,
         .sweeps = 2,
     };
     struct dirty_oracle_verdict verdict;
