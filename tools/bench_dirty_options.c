@@ -39,7 +39,8 @@ static const char help[] =
     "      --iterations N        passes of each kind (default 10), after one that is dropped\n"
     "      --pin                 every thread on a CPU of its own\n"
     "      --enable LIST         time switching the log on and off instead, with so much\n"
-    "                            touched memory, e.g. 256M,4G\n"
+    "                            touched memory, e.g. 256M,4G; --vcpus-running: while\n"
+    "                            vCPUs run\n"
     "      --compare FILE        beside an earlier run's --json: ratios of medians\n"
     "      --json, --csv         one JSON object, or a line for every row\n";
 

@@ -15,8 +15,9 @@ static void print_host(const struct bench_dirty *bench)
     host_facts_print(&bench->host, text, sizeof(text));
     (void)fputs(text, stdout);
     if (!bench->nrows) {
-        printf("bench: backing %s, %u vCPU(s), %u iterations; ns\n",
-               memory_backing_name(config->backing), config->ncpus, config->iterations);
+        printf("bench: backing %s, %u vCPU(s), %s, %u iterations; ns\n",
+               memory_backing_name(config->backing), config->ncpus,
+               config->also_running ? "running" : "stopped", config->iterations);
         return;
     }
     printf("bench: %u slot(s) of %s, %s, backing %s, %u vCPU(s) in ring %u%s, %u iterations; ns\n",

@@ -164,6 +164,23 @@ static int run_rows(struct bench_dirty *bench, struct error *err)
     return result;
 }
 
+static int switch_log(const struct bench_dirty *bench, struct bench_dirty_lane *lane,
+                      struct error *err)
+{
+    bool running = bench->config->also_running;
+    int result = 0;
+
+    if (running)
+        result = writer_vm_hold(lane->vm, false, err);
+    if (!result)
+        result = bench_dirty_lane_log(lane, err);
+    if (!result)
+        bench_dirty_lane_unlog(lane);
+    if (!result && running)
+        result = writer_vm_hold(lane->vm, true, err);
+    return result;
+}
+
 /* Logging on and off again, beside memory that the guest has just touched: what is protected, and
  * what mappings there are to take down, is the same every time. */
 static int run_switching(struct bench_dirty *bench, struct error *err)
@@ -181,9 +198,7 @@ static int run_switching(struct bench_dirty *bench, struct error *err)
             if (!result)
                 result = bench_dirty_lane_store(bench, lane, &ns, err);
             if (!result)
-                result = bench_dirty_lane_log(lane, err);
-            if (!result)
-                bench_dirty_lane_unlog(lane);
+                result = switch_log(bench, lane, err);
             if (iteration == 0)
                 lane->enable.count = lane->disable.count = 0;
         }
