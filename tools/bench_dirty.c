@@ -79,11 +79,6 @@ static int init_lane(struct bench_dirty *bench, struct bench_dirty_lane *lane)
     lane->row = calloc(bench->nrows, sizeof(lane->row[0]));
     if (!lane->words || !lane->row)
         return -ENOMEM;
-    for (unsigned i = 0; i < config->nslots; i++) {
-        lane->words[i] = calloc(bitmap_words(lane->npages), sizeof(uint64_t));
-        if (!lane->words[i])
-            return -ENOMEM;
-    }
     for (unsigned i = 0; i < bench->nrows; i++) {
         struct bench_dirty_row *row = &lane->row[i];
 
@@ -177,8 +172,6 @@ void bench_dirty_free(struct bench_dirty *bench)
             for (unsigned k = 0; k < BENCH_NMETRICS; k++)
                 bench_samples_free(&lane->row[j].metric[k]);
         }
-        for (unsigned j = 0; lane->words && j < bench->config->nslots; j++)
-            free(lane->words[j]);
         free(lane->row);
         free(lane->words);
         bench_samples_free(&lane->enable);

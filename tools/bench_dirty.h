@@ -96,7 +96,7 @@ struct bench_dirty_lane {
     struct writer_vm *vm;
     struct dirty_log *log;
     struct bench_dirty_row *row; /* dirty.count of them, twice where running ones are there too */
-    uint64_t **words;            /* of each slot: what a pass found */
+    uint64_t **words;            /* of each slot: what a pass found; the log's */
     struct bench_kvm_stats stats;
     struct bench_samples enable, disable; /* how long switching took */
     struct bench_summary enabling, disabling;

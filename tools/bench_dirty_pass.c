@@ -32,9 +32,12 @@ static int claim_slot(struct bench_dirty_lane *lane, unsigned slot, struct error
 
     for (uint64_t first = 0; !result && first < npages; first += lane->chunk) {
         uint64_t count = npages - first < lane->chunk ? npages - first : lane->chunk;
+        uint64_t *words;
 
-        result = dirty_log_claim(lane->log, slot, first, count,
-                                 lane->words[slot] + first / BITMAP_WORD_BITS, err);
+        result = dirty_log_claim(lane->log, slot, first, count, &words, err);
+        /* The chunks of a slot lie side by side. */
+        if (!result && first == 0)
+            lane->words[slot] = words;
     }
     return result;
 }

@@ -127,12 +127,16 @@ static int claim_and_sort(struct binding_source *binding, const struct migrate_c
 {
     const struct memory *memory = memory_of(binding);
     size_t nwords = bitmap_words(chunk->npages);
+    uint64_t *words;
     int rc =
-        dirty_log_claim(binding->log, chunk->region, chunk->first_page, chunk->npages, data, err);
+        dirty_log_claim(binding->log, chunk->region, chunk->first_page, chunk->npages, &words, err);
 
-    memset(zero, 0, nwords * sizeof(uint64_t));
-    if (rc || !bitmap_any(data, chunk->npages))
+    if (rc)
         return rc;
+    memcpy(data, words, nwords * sizeof(uint64_t));
+    memset(zero, 0, nwords * sizeof(uint64_t));
+    if (!bitmap_any(data, chunk->npages))
+        return 0;
     if (first_round) {
         /* A hole is looked up after the clear, like any read. */
         uint64_t *present = realloc(binding->holes, nwords * sizeof(uint64_t));

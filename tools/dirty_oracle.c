@@ -25,7 +25,6 @@ struct oracle {
     struct writer_vm *vm;
     struct dirty_log *log;
     struct judge judge;
-    uint64_t *words; /* of the largest slot */
     uint64_t total_pages;
     uint64_t nsweeps;
     pthread_t device;
@@ -113,9 +112,11 @@ static int harvest(struct oracle *o, bool quiet, struct error *err)
         for (uint64_t first = 0; !ret && first < npages; first += chunk) {
             uint64_t n = npages - first < chunk ? npages - first : chunk;
 
-            ret = dirty_log_claim(o->log, slot, first, n, o->words, err);
+            uint64_t *words;
+
+            ret = dirty_log_claim(o->log, slot, first, n, &words, err);
             if (!ret)
-                judge_chunk(&o->judge, slot, first, n, o->words);
+                judge_chunk(&o->judge, slot, first, n, words);
         }
     }
     return ret;
@@ -189,13 +190,10 @@ static int set_up(struct oracle *o, const struct kvm *kvm, struct error *err)
                                       .backing = test->backing,
                                       .ncpus = test->ncpus,
                                       .privilege = test->privilege};
-    uint64_t most = 0;
     int ret;
 
-    for (unsigned slot = 0; slot < test->nslots; slot++) {
+    for (unsigned slot = 0; slot < test->nslots; slot++)
         o->total_pages += test->npages[slot];
-        most = test->npages[slot] > most ? test->npages[slot] : most;
-    }
     config.max_list = o->total_pages;
     if (test->log.backend == DIRTY_LOG_RING)
         config.dirty_ring_entries =
@@ -205,9 +203,6 @@ static int set_up(struct oracle *o, const struct kvm *kvm, struct error *err)
         ret = judge_open(&o->judge, writer_vm_memory(o->vm), test->nslots, test->ncpus, err);
     if (ret)
         return ret;
-    o->words = calloc(bitmap_words(most), sizeof(uint64_t));
-    if (!o->words)
-        return error_set(err, ENOMEM, "no memory for a bitmap");
     ret = set_lists(o, err);
     return ret ? ret : writer_vm_hold(o->vm, false, err);
 }
@@ -218,7 +213,6 @@ static void take_down(struct oracle *o)
     dirty_log_close(o->log);
     judge_close(&o->judge);
     writer_vm_close(o->vm);
-    free(o->words);
 }
 
 static void conclude(const struct oracle *o, const struct error *failure,

@@ -85,17 +85,14 @@ static int allocate(struct dirty_log *log, struct error *err)
     for (unsigned i = 0; i < log->vm.memory->nregions; i++) {
         const struct memory_region *region = &log->vm.memory->region[i];
         struct dirty_log_slot *slot = &log->slot[i];
-        size_t nwords = bitmap_words(region->npages);
+        int result;
 
         if (region->unlogged)
             continue;
-        slot->logged = true;
-        slot->npages = region->npages;
-        most = nwords > most ? nwords : most;
-        slot->pending = calloc(nwords, sizeof(uint64_t));
-        if (!slot->pending)
-            return error_set(err, ENOMEM, "no memory for the dirty bitmaps");
-        bitmap_set_range(slot->pending, 0, slot->npages);
+        result = dirty_log_slot_init(slot, region->npages, err);
+        if (result)
+            return result;
+        most = slot->nwords > most ? slot->nwords : most;
     }
     log->scratch = calloc(most, sizeof(uint64_t));
     return log->scratch ? 0 : error_set(err, ENOMEM, "no memory for the dirty bitmaps");
@@ -104,7 +101,7 @@ static int allocate(struct dirty_log *log, struct error *err)
 static void release(struct dirty_log *log)
 {
     for (unsigned i = 0; i < MEMORY_MAX_REGIONS; i++)
-        free(log->slot[i].pending);
+        dirty_log_slot_free(&log->slot[i]);
     free(log->scratch);
     free(log);
 }
@@ -204,14 +201,10 @@ static int failed_before(const struct dirty_log *log, struct error *err)
 static int sync_slot(struct dirty_log *log, unsigned i, uint64_t *npages, struct error *err)
 {
     struct dirty_log_slot *slot = &log->slot[i];
-    int result;
+    int result = log->ops->fetch(log, i, dirty_log_slot_renew(slot), npages, err);
 
-    /* First, so that the fetch counts them too. */
-    if (memory_take_marks(log->vm.memory, i, slot->pending))
-        slot->clean = false;
-    result = log->ops->fetch(log, i, npages, err);
-    if (!result)
-        slot->clean = *npages == 0;
+    if (!result && memory_take_marks(log->vm.memory, i, slot->pending))
+        *npages = bitmap_count(slot->pending, slot->npages);
     return result;
 }
 
@@ -237,12 +230,11 @@ int dirty_log_sync(struct dirty_log *log, struct dirty_log_sync *found, struct e
 }
 
 int dirty_log_claim(struct dirty_log *log, unsigned region, uint64_t first_page, uint64_t npages,
-                    uint64_t *words, struct error *err)
+                    uint64_t **words, struct error *err)
 {
     struct dirty_log_slot *slot = &log->slot[region];
     size_t first_word = (size_t)(first_page / BITMAP_WORD_BITS);
     size_t nwords = bitmap_words(npages);
-    bool any;
     int result;
 
     assert(region < log->vm.memory->nregions && slot->logged);
@@ -251,17 +243,11 @@ int dirty_log_claim(struct dirty_log *log, unsigned region, uint64_t first_page,
     assert(npages % BITMAP_WORD_BITS == 0 || first_page + npages == slot->npages);
     if (log->failed)
         return failed_before(log, err);
+    *words = dirty_log_slot_claim(slot, first_word, nwords);
     /* A page that the VMM wrote since the sync is sent once if it is pending anyway. */
-    if (memory_take_marks_range(log->vm.memory, region, first_word, nwords,
-                                slot->pending + first_word))
-        slot->clean = false;
-    if (slot->clean) {
-        memset(words, 0, nwords * sizeof(uint64_t));
+    (void)memory_take_marks_range(log->vm.memory, region, first_word, nwords, *words);
+    if (!log->ops->protect || !bitmap_any(*words, npages))
         return 0;
-    }
-    any = bitmap_take(slot->pending + first_word, words, nwords);
-    if (!any || !log->ops->protect)
-        return 0;
-    result = log->ops->protect(log, region, first_page, npages, words, err);
+    result = log->ops->protect(log, region, first_page, npages, *words, err);
     return result ? fail(log, result, err) : 0;
 }

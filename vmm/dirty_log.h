@@ -89,11 +89,12 @@ struct dirty_log_sync {
 /* Fetches all slots. */
 int dirty_log_sync(struct dirty_log *log, struct dirty_log_sync *found, struct error *err);
 
-/* Claims [first_page, first_page + npages) of a region: words (bitmap_words(npages), overwritten)
- * gets the dirty pages. first_page must be a multiple of 64, npages too unless the range ends the
+/* Claims [first_page, first_page + npages) of a region: *words are the chunk's dirty pages, bit 0
+ * being first_page. They stay valid, and may be changed, until the next sync, close, or claim that
+ * overlaps this one. first_page must be a multiple of 64, npages too unless the range ends the
  * region. A chunk without pending pages costs no ioctl. */
 int dirty_log_claim(struct dirty_log *log, unsigned region, uint64_t first_page, uint64_t npages,
-                    uint64_t *words, struct error *err);
+                    uint64_t **words, struct error *err);
 
 /* What the kernel took so far. */
 struct dirty_log_cost {

@@ -7,16 +7,18 @@
 #include "vmm/base/bitmap.h"
 #include "vmm/dirty_log_internal.h"
 
-int dirty_log_get_slot(struct dirty_log *log, unsigned slot, uint64_t *npages, struct error *err)
+int dirty_log_get_slot(struct dirty_log *log, unsigned slot, bool replace, uint64_t *npages,
+                       struct error *err)
 {
     const struct dirty_log_slot *s = &log->slot[slot];
-    struct kvm_dirty_log request = {.slot = slot, .dirty_bitmap = log->scratch};
+    uint64_t *words = replace ? s->pending : log->scratch;
+    struct kvm_dirty_log request = {.slot = slot, .dirty_bitmap = words};
     int result = dirty_log_ioctl(log, KVM_GET_DIRTY_LOG, "KVM_GET_DIRTY_LOG", &request, err);
 
     if (result < 0)
         return result;
-    bitmap_from_le(log->scratch, bitmap_words(s->npages));
-    *npages = bitmap_merge(s->pending, log->scratch, s->npages);
+    bitmap_from_le(words, s->nwords);
+    *npages = replace ? bitmap_count(words, s->npages) : bitmap_merge(s->pending, words, s->npages);
     return 0;
 }
 

@@ -15,9 +15,10 @@ struct dirty_log_ops {
     int (*choose)(struct dirty_log *log, struct error *err);
     /* A sync begins: what is done once for all slots. May be NULL. */
     int (*begin)(struct dirty_log *log, struct error *err);
-    /* ORs what the kernel has logged for a slot into pending; *npages gets how many bits pending
-     * has then. */
-    int (*fetch)(struct dirty_log *log, unsigned slot, uint64_t *npages, struct error *err);
+    /* ORs what the kernel has logged for a slot into pending, or, where `replace`, puts it in place
+     * of what is there; *npages gets how many bits pending has then. */
+    int (*fetch)(struct dirty_log *log, unsigned slot, bool replace, uint64_t *npages,
+                 struct error *err);
     /* Re-protects the pages in words, which begin at first_page; there is at least one. NULL where
      * they are re-protected already. */
     int (*protect)(struct dirty_log *log, unsigned slot, uint64_t first_page, uint64_t npages,
@@ -30,12 +31,25 @@ extern const struct dirty_log_ops dirty_log_get_ops;
 extern const struct dirty_log_ops dirty_log_clear_ops;
 extern const struct dirty_log_ops dirty_log_ring_ops;
 
+/* Only the engine's thread touches it. */
 struct dirty_log_slot {
     bool logged;
     uint64_t npages;
-    uint64_t *pending; /* dirty, not claimed yet; only the engine's thread touches it */
-    bool clean;        /* pending has no bit */
+    size_t nwords;
+    uint64_t *pending;  /* dirty, not claimed yet; claimed words belong to who claimed them */
+    uint64_t *claimed;  /* a bit for each word of pending, since the last sync */
+    size_t claimed_end; /* no claimed word from here on */
 };
+
+int dirty_log_slot_init(struct dirty_log_slot *slot, uint64_t npages, struct error *err);
+void dirty_log_slot_free(struct dirty_log_slot *slot);
+
+/* Hands out words: they hold what is pending, and nothing is pending in them from then on. */
+uint64_t *dirty_log_slot_claim(struct dirty_log_slot *slot, size_t first_word, size_t nwords);
+
+/* Takes back what was handed out. True where that was all: then pending holds nothing, and its
+ * words are whatever their last holder left. */
+bool dirty_log_slot_renew(struct dirty_log_slot *slot);
 
 struct dirty_log {
     const struct dirty_log_ops *ops;
@@ -53,9 +67,10 @@ int dirty_log_ioctl(struct dirty_log *log, unsigned long request, const char *na
                     struct error *err);
 void dirty_log_count_ioctl(struct dirty_log *log, uint64_t ns);
 
-/* KVM_GET_DIRTY_LOG (api.rst 4.8) of one slot, ORed into pending. Whether that re-protects is the
- * VM's setting. */
-int dirty_log_get_slot(struct dirty_log *log, unsigned slot, uint64_t *npages, struct error *err);
+/* KVM_GET_DIRTY_LOG (api.rst 4.8) of one slot into pending, as `fetch`. Whether that re-protects is
+ * the VM's setting. */
+int dirty_log_get_slot(struct dirty_log *log, unsigned slot, bool replace, uint64_t *npages,
+                       struct error *err);
 
 /* Sets KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 (api.rst 7.18) to flags, 0 = automatic. The setting is
  * the VM's and must not change while a slot logs. */

@@ -28,10 +28,11 @@ static int ring_begin(struct dirty_log *log, struct error *err)
     return result;
 }
 
-static int ring_fetch(struct dirty_log *log, unsigned slot, uint64_t *npages, struct error *err)
+static int ring_fetch(struct dirty_log *log, unsigned slot, bool replace, uint64_t *npages,
+                      struct error *err)
 {
     (void)err;
-    *npages = dirty_rings_take(log->vm.rings, slot, log->slot[slot].pending);
+    *npages = dirty_rings_take(log->vm.rings, slot, &log->slot[slot].pending, replace);
     return 0;
 }
 

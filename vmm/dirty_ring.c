@@ -262,19 +262,31 @@ int dirty_rings_harvest(struct dirty_rings *rings, uint64_t *found, uint64_t *re
     return result;
 }
 
-uint64_t dirty_rings_take(struct dirty_rings *rings, unsigned region, uint64_t *into)
+uint64_t dirty_rings_take(struct dirty_rings *rings, unsigned region, uint64_t **words,
+                          bool replace)
 {
     uint64_t npages = rings->npages[region];
-    uint64_t count;
+    size_t bytes = bitmap_words(npages) * sizeof(uint64_t);
+    uint64_t *collected;
+    uint64_t count = 0;
 
     pthread_mutex_lock(&rings->lock);
-    if (rings->any[region]) {
-        count = bitmap_merge(into, rings->collected[region], npages);
-        memset(rings->collected[region], 0, bitmap_words(npages) * sizeof(uint64_t));
-        rings->any[region] = false;
+    collected = rings->collected[region];
+    if (!rings->any[region]) {
+        if (replace)
+            memset(*words, 0, bytes);
+        else
+            count = bitmap_count(*words, npages);
+    } else if (replace) {
+        rings->collected[region] = *words;
+        *words = collected;
+        memset(rings->collected[region], 0, bytes);
+        count = bitmap_count(collected, npages);
     } else {
-        count = bitmap_count(into, npages);
+        count = bitmap_merge(*words, collected, npages);
+        memset(collected, 0, bytes);
     }
+    rings->any[region] = false;
     pthread_mutex_unlock(&rings->lock);
     return count;
 }

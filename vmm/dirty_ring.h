@@ -56,9 +56,10 @@ int dirty_rings_harvest_cpu(struct dirty_rings *rings, unsigned cpu, uint64_t *f
 int dirty_rings_harvest(struct dirty_rings *rings, uint64_t *found, uint64_t *reset_ns,
                         struct error *err);
 
-/* Moves what was collected for a region into `into` (ORed); returns how many bits `into` has then.
- */
-uint64_t dirty_rings_take(struct dirty_rings *rings, unsigned region, uint64_t *into);
+/* Moves what was collected for a region into *words: ORed, or, where `replace`, in place of what is
+ * there, for which *words (from malloc) may be exchanged. Returns how many bits *words has then. */
+uint64_t dirty_rings_take(struct dirty_rings *rings, unsigned region, uint64_t **words,
+                          bool replace);
 
 /* KVM_EXIT_DIRTY_RING_FULL so far, all vCPUs. */
 uint64_t dirty_rings_full_exits(const struct dirty_rings *rings);

@@ -239,7 +239,7 @@ static void errors_are_remembered(void **state)
     struct error err = {""};
     struct dirty_log_vm of;
     struct test_writer w;
-    uint64_t words[1];
+    uint64_t *words;
     int fd;
 
     test_writer_create(&w, one_slot, 1, MEMORY_ANON, backend_of(state));
@@ -253,7 +253,7 @@ static void errors_are_remembered(void **state)
     assert_non_null(strstr(err.text, "KVM_GET_DIRTY_LOG"));
     assert_int_equal(dup2(writer_vm_log(w.vm)->vm_fd, fd), fd);
     assert_int_equal(dirty_log_sync(w.log, &found, &err), -EBADF);
-    assert_int_equal(dirty_log_claim(w.log, 0, 0, 64, words, &err), -EBADF);
+    assert_int_equal(dirty_log_claim(w.log, 0, 0, 64, &words, &err), -EBADF);
     assert_non_null(strstr(err.text, "KVM_GET_DIRTY_LOG"));
     test_writer_destroy(&w);
     (void)close(fd);

@@ -118,9 +118,11 @@ void test_writer_claim(struct test_writer *w, unsigned slot, uint64_t first, uin
                        uint64_t *words)
 {
     struct error err = {""};
+    uint64_t *claimed;
 
-    if (dirty_log_claim(w->log, slot, first, npages, words, &err))
+    if (dirty_log_claim(w->log, slot, first, npages, &claimed, &err))
         fail_msg("%s", err.text);
+    memcpy(words, claimed, bitmap_words(npages) * sizeof(*words));
 }
 
 uint64_t test_writer_drain(struct test_writer *w, uint64_t *found)

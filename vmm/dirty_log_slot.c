@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A slot's pending bits. Claims hand out the words themselves, without a copy: what was handed out
+ * is remembered, one bit a word, and is empty again when the next sync begins. Where all of it was
+ * handed out, which is the usual case, the kernel's words can simply replace it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/base/bitmap.h"
+#include "vmm/dirty_log_internal.h"
+
+int dirty_log_slot_init(struct dirty_log_slot *slot, uint64_t npages, struct error *err)
+{
+    slot->npages = npages;
+    slot->nwords = bitmap_words(npages);
+    slot->pending = calloc(slot->nwords, sizeof(uint64_t));
+    slot->claimed = calloc(bitmap_words(slot->nwords), sizeof(uint64_t));
+    if (!slot->pending || !slot->claimed)
+        return error_set(err, ENOMEM, "no memory for the dirty bitmaps");
+    slot->logged = true;
+    bitmap_set_range(slot->pending, 0, npages);
+    return 0;
+}
+
+void dirty_log_slot_free(struct dirty_log_slot *slot)
+{
+    free(slot->pending);
+    free(slot->claimed);
+}
+
+/* Empties the claimed words of [first, first + count). */
+static void empty_claimed(struct dirty_log_slot *slot, size_t first, size_t count)
+{
+    struct bitmap_run run;
+    uint64_t position = first;
+
+    while (bitmap_next_run(slot->claimed, first + count, &position, &run))
+        memset(slot->pending + run.first, 0, (size_t)run.count * sizeof(uint64_t));
+}
+
+uint64_t *dirty_log_slot_claim(struct dirty_log_slot *slot, size_t first_word, size_t nwords)
+{
+    /* Claims come in order: only one that does not can meet an earlier one's words. */
+    if (first_word < slot->claimed_end)
+        empty_claimed(slot, first_word, nwords);
+    bitmap_set_range(slot->claimed, first_word, nwords);
+    if (first_word + nwords > slot->claimed_end)
+        slot->claimed_end = first_word + nwords;
+    return slot->pending + first_word;
+}
+
+bool dirty_log_slot_renew(struct dirty_log_slot *slot)
+{
+    bool all = bitmap_count(slot->claimed, slot->nwords) == slot->nwords;
+
+    if (!all)
+        empty_claimed(slot, 0, slot->nwords);
+    memset(slot->claimed, 0, bitmap_words(slot->nwords) * sizeof(uint64_t));
+    slot->claimed_end = 0;
+    return all;
+}
