@@ -35,7 +35,7 @@ static const char help[] =
     "      --downtime-limit T   switch over when the pause is predicted to be this\n"
     "                           short, e.g. 300us, 50ms (default 50ms)\n"
     "      --max-bandwidth R    bytes a second, e.g. 100M (default 0: no limit)\n"
-    "      --dirty-log KIND     get, clear or ring (default auto: the best that works)\n"
+    "      --dirty-log KIND     get, clear or ring (default auto: the best one)\n"
     "      --chunk PAGES        pages claimed, and re-protected, at a time (16K)\n"
     "      --record-dirty FILE  the source writes each round's dirty bitmaps to FILE\n"
     "      --json               one JSON object; keys in pageferry-migrate(1)\n\n"
