@@ -17,6 +17,8 @@ import time
 
 BINARY = os.environ.get("PAGEFERRY", "pageferry")
 WAIT_S = 60
+# A percentage, less than 100 where a machine is slow: fewer repetitions, smaller guests, longer lives.
+EFFORT = int(os.environ.get("PAGEFERRY_TEST_EFFORT", "100"))
 
 
 class Failure(Exception):
@@ -41,10 +43,13 @@ def wait_until(condition, what, seconds=WAIT_S):
 
 
 def times(count):
-    """How often to repeat what is done `count` times on an ordinary machine: PAGEFERRY_TEST_EFFORT is a percentage for
-    slow ones.
-    """
-    return max(2, count * int(os.environ.get("PAGEFERRY_TEST_EFFORT", "100")) // 100)
+    """How often to repeat what is done `count` times on an ordinary machine."""
+    return max(2, count * EFFORT // 100)
+
+
+def lasting(seconds):
+    """How long a guest must live that lives for `seconds` on an ordinary machine."""
+    return seconds * 2 if EFFORT < 100 else seconds
 
 
 class Process:
@@ -187,6 +192,8 @@ _names = iter(range(1000000))
 
 def run(append, memory="64M", cpus=1, options=(), wait="ready"):
     """Starts `pageferry run`, waits until its guest says so; (process, control path)."""
+    if append == "memcheck" and EFFORT < 100:
+        append = "memcheck set=8M rate=2000"
     control = path(f"run{next(_names)}.sock")
     process = Process("run", "-m", memory, "-c", str(cpus), "--append", append,
                       "--control", control, *options)

@@ -10,8 +10,8 @@ import socket
 import subprocess
 import time
 
-from harness import (BINARY, Control, Process, check, finish, main, migrate, migrate_well, path, receive, run,
-                     wait_until)
+from harness import (BINARY, Control, Process, check, finish, lasting, main, migrate, migrate_well, path, receive,
+                     run, wait_until)
 from relay import CLOSE, PASS, Relay
 
 STATS_GPA = 0x100000
@@ -209,7 +209,7 @@ def test_arrived_paused_then_failed():
 
 def test_exec_lives_on():
     """The command may be the destination itself: it is not ended once the guest is there."""
-    source, control = run("memcheck seconds=6")
+    source, control = run(f"memcheck set=8M seconds={lasting(6)}")
     log = path("remote.log")
     migrate_well(control, f"exec:exec {shlex.quote(BINARY)} receive --stdio --serial file:{shlex.quote(log)}")
 

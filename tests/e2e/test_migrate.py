@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 
-from harness import (BINARY, Control, check, fds_of, finish, main, migrate, migrate_well, path, receive, run,
+from harness import (BINARY, Control, check, fds_of, finish, lasting, main, migrate, migrate_well, path, receive, run,
                      threads_of, wait_until)
 
 
@@ -58,7 +58,7 @@ def test_ipv6():
 
 def test_exec_and_stdio():
     """Two hosts are one ssh away; here the remote shell is a local one."""
-    source, control = run("memcheck seconds=3")
+    source, control = run(f"memcheck set=8M seconds={lasting(3)}")
     log = path("remote.log")
     remote = f"{shlex.quote(BINARY)} receive --stdio --serial file:{shlex.quote(log)}"
     migrate_well(control, f"exec:sh -c {shlex.quote(remote)}")
