@@ -19,6 +19,8 @@ BOOT_LIMIT_S = 120
 # For a host that no longer runs its own clock: beyond what the test's limit inside allows.
 GRACE_S = 30
 HOST_DIED = 1
+# What the tests call that Debian's busybox lacks.
+TOOLS = ("pgrep", "zstd")
 
 
 class Suite:
@@ -154,6 +156,8 @@ def add_tests(made, build, tests):
         if os.path.dirname(script) == e2e:
             made.file(script)
     made.file(os.path.join(build, "guest", "testguest.elf"))
+    for name in filter(None, map(shutil.which, TOOLS)):
+        made.program(name)
     for test in tests:
         if not test["command"]:
             raise packages.Unavailable(f"{test['name']} is not built: build everything in {build} first")
