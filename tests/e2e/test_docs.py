@@ -9,6 +9,7 @@ from harness import BINARY, check, finish, main, migrate_well, receive, run
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 COMMANDS = ("run", "receive", "migrate", "ctl", "info", "selftest")
+BENCHES = ("bitmap", "dirty-log")
 
 
 def page(command):
@@ -27,21 +28,25 @@ def documented(command, keys):
 def test_options():
     with open(f"{TOP}/docs/completion/pageferry", encoding="utf-8") as file:
         completion = file.read()
-    for command in COMMANDS:
-        shown = subprocess.run([BINARY, command, "--help"], capture_output=True, text=True, check=True).stdout
-        options = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", shown, re.M))
+    for command in COMMANDS + tuple(f"bench {bench}" for bench in BENCHES):
+        name, *bench = command.split()
+        shown = subprocess.run([BINARY, name, *bench, "--help"], capture_output=True, text=True, check=True).stdout
+        options = set(re.findall(r"^ +(?:-\w, |--[a-z]+, )?(--[a-z-]+)", shown, re.M))
+        options |= set(re.findall(r"^ +(--[a-z]+), --", shown, re.M))
         if command == "ctl":
             options = {"--control"}
-        documented(command, options)
-        told = set(re.findall(r"^\.(?:B|BI|BR) .*?(--[a-z-]+)", page(command).split(".SH OPTIONS")[1].split(".SH")[0],
-                              re.M))
-        check(told >= options, f"pageferry-{command}(1), OPTIONS lacks {options - told}")
+        documented(name, options)
+        section = f".SH OPTIONS OF {bench[0].upper()}\n" if bench else ".SH OPTIONS\n"
+        told = set(re.findall(r"^\.(?:B|BI|BR) .*?(--[a-z-]+)", page(name).split(section)[1].split(".SH")[0], re.M))
+        check(told >= options, f"pageferry-{name}(1), {section.strip()} lacks {options - told}")
         done = subprocess.run(
             ["bash", "-c", 'source "$1"; _pageferry_options "$2"', "bash", f"{TOP}/docs/completion/pageferry", command],
             capture_output=True, text=True, check=True)
         completed = set(done.stdout.split()) - {"--help"}
         check(completed == options, f"completion of {command}: {completed ^ options}")
     check("complete -F" in completion, "nothing is completed")
+    shown = subprocess.run([BINARY, "bench", "--help"], capture_output=True, text=True, check=True).stdout
+    check(set(re.findall(r"^  ([a-z-]+) ", shown, re.M)) == set(BENCHES), f"other benches: {shown}")
 
 
 def keys_of(value):
@@ -64,13 +69,15 @@ def test_keys():
     documented("info", keys_of(json.loads(done.stdout)))
     done = subprocess.run([BINARY, "selftest", "--quick", "--json"], capture_output=True, check=True)
     documented("selftest", keys_of(json.loads(done.stdout)))
+    done = subprocess.run([BINARY, "bench", "bitmap", "--iterations", "1", "--json"], capture_output=True, check=True)
+    documented("bench", keys_of(json.loads(done.stdout)))
     failed = subprocess.run([BINARY, "migrate", "--json", "--control", control + ".nosuch", uri], capture_output=True,
                             check=False)
     check(failed.returncode == 1 and set(json.loads(failed.stdout)) == {"status", "error"}, f"{failed}")
 
 
 def test_pages_are_well_formed():
-    for name in ["pageferry"] + [f"pageferry-{command}" for command in COMMANDS]:
+    for name in ["pageferry", "pageferry-bench"] + [f"pageferry-{command}" for command in COMMANDS]:
         try:
             done = subprocess.run(["man", "--warnings", "-l", f"{TOP}/docs/man/{name}.1"], capture_output=True,
                                   text=True, check=False, env={**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "80"})
