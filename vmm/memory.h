@@ -29,8 +29,8 @@ struct memory_region {
     gpa_t gpa;
     uint64_t npages;
     uint8_t *hva;
-    int fd;              /* -1 where the backing has none */
     uint64_t *vmm_dirty; /* pages the VMM wrote since last harvested; atomic words */
+    int fd;              /* -1 where the backing has none */
     bool vmm_marked;     /* atomic: set after a mark, so that nobody scans vmm_dirty for nothing */
     bool unlogged;       /* never logged nor migrated: a VMM's own scratch */
 };
