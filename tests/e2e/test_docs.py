@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 
-from harness import BINARY, check, finish, main, migrate_well, receive, run
+from harness import BINARY, check, finish, main, migrate_well, path, receive, run
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 COMMANDS = ("run", "receive", "migrate", "ctl", "info", "selftest")
@@ -71,6 +71,16 @@ def test_keys():
     documented("selftest", keys_of(json.loads(done.stdout)))
     done = subprocess.run([BINARY, "bench", "bitmap", "--iterations", "1", "--json"], capture_output=True, check=True)
     documented("bench", keys_of(json.loads(done.stdout)))
+    before = path("before.json")
+    for more in ((), ("--compare", before)):
+        done = subprocess.run([BINARY, "bench", "dirty-log", "--slot", "1M", "--dirty", "1", "--iterations", "1", "--json",
+                               *more], capture_output=True, check=True)
+        result = json.loads(done.stdout)
+        with open(before, "wb") as file:
+            file.write(done.stdout)
+        for lane in result["lanes"]:
+            lane["kvm_stats"] = None  # whose keys are KVM's
+        documented("bench", keys_of(result))
     failed = subprocess.run([BINARY, "migrate", "--json", "--control", control + ".nosuch", uri], capture_output=True,
                             check=False)
     check(failed.returncode == 1 and set(json.loads(failed.stdout)) == {"status", "error"}, f"{failed}")
