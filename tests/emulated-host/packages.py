@@ -2,6 +2,7 @@
 """What the emulated host is made of and is not ours: Debian's kernels and its static busybox. They are downloaded with
 apt-get and unpacked, never installed, and kept in a cache directory: a second run needs no network.
 """
+import fcntl
 import os
 import shutil
 import subprocess
@@ -43,14 +44,20 @@ def _download(cache, package, lists):
 
 
 def _fetch(cache, package):
-    """The directory in which the package lies unpacked."""
+    """The directory in which the package lies unpacked. Hosts that start together fetch one after another."""
+    os.makedirs(cache, exist_ok=True)
+    with open(os.path.join(cache, "lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _fetch_alone(cache, package)
+
+
+def _fetch_alone(cache, package):
     unpacked = os.path.join(cache, package)
     if os.path.isdir(unpacked):
         return unpacked
     if not shutil.which("apt-get"):
         raise Unavailable(f"the emulated host needs Debian's package {package}, and there is no apt-get here to fetch "
                           f"it: unpack it with dpkg -x into {unpacked}")
-    os.makedirs(cache, exist_ok=True)
     print(f"downloading {package}", flush=True)
     deb, said = _download(cache, package, None)
     if not deb:
@@ -58,8 +65,9 @@ def _fetch(cache, package):
         lists = os.path.join(cache, "apt")
         os.makedirs(os.path.join(lists, "lists/partial"), exist_ok=True)
         os.makedirs(os.path.join(lists, "cache/archives/partial"), exist_ok=True)
-        _apt(cache, "apt-get", "update", "-qq", lists=lists)
+        updated = _apt(cache, "apt-get", "update", "-qq", "-o", "APT::Update::Error-Mode=any", lists=lists)
         deb, said = _download(cache, package, lists)
+        said = updated.stderr if updated.returncode and not deb else said
     if not deb:
         why = (said.strip().splitlines() or ["no reason given"])[-1]
         raise Unavailable(f"the emulated host needs Debian's package {package}, which apt-get could not download "
