@@ -163,9 +163,9 @@ int writer_vm_write(struct writer_vm *vm, uint64_t value, struct writer_vm_resul
     const struct goal goal = {.job = true};
     int ret = check_alive(vm, err);
 
-    assert(!vm->roaming);
     if (ret)
         return ret;
+    assert(!vm->roaming);
     post(vm, WRITER_JOB_LIST, value);
     if (vm->held)
         vcpu_set_run(&vm->vcpus);
@@ -181,6 +181,8 @@ int writer_vm_roam(struct writer_vm *vm, struct error *err)
 {
     int ret = check_alive(vm, err);
 
+    if (ret)
+        return ret;
     assert(!vm->roaming && !vm->held);
     for (unsigned i = 0; !ret && i < vm->ncpus; i++) {
         if (!vm->mailbox[i]->npages)
