@@ -12,7 +12,11 @@
 #define PAGE_SHIFT 12
 #define SUFFIX     ".dirty"
 
-static const unsigned sizes_kib[] = {32, 512};
+/* Of the short ones several, each filled differently: a bitmap that is walked again and again is
+ * one whose every branch the CPU foresees, which no migration has. */
+static const struct {
+    unsigned kib, nbitmaps;
+} sizes[] = {{32, 16}, {512, 1}};
 
 struct density {
     const char *name;
@@ -48,11 +52,10 @@ static uint64_t random64(uint64_t *state)
     return *state;
 }
 
-static void fill(uint64_t *words, uint64_t nbits, const struct density *density)
+static void fill(uint64_t *words, uint64_t nbits, const struct density *density, uint64_t *seed)
 {
     uint64_t wanted = nbits / 1000 * density->per_million / 1000;
     uint64_t slots = nbits / density->run_pages;
-    uint64_t seed = 0x9e3779b97f4a7c15ull;
 
     if (density->per_million == 1000000)
         memset(words, 0xff, bitmap_words(nbits) * sizeof(words[0]));
@@ -60,8 +63,8 @@ static void fill(uint64_t *words, uint64_t nbits, const struct density *density)
      * of them may meet. */
     for (uint64_t set = 0; density->per_million < 1000000 && set < wanted;) {
         uint64_t first = density->run_pages == 1
-                             ? random64(&seed) % nbits
-                             : random64(&seed) % (2 * slots - 1) * (density->run_pages / 2);
+                             ? random64(seed) % nbits
+                             : random64(seed) % (2 * slots - 1) * (density->run_pages / 2);
 
         for (unsigned i = 0; i < density->run_pages && set < wanted; i++) {
             set += !bitmap_test(words, first + i);
@@ -122,16 +125,23 @@ static void sum_up(struct bench_case *added)
 
 int bench_cases_add_synthetic(struct bench_cases *cases, struct error *err)
 {
-    for (size_t size = 0; size < sizeof(sizes_kib) / sizeof(sizes_kib[0]); size++) {
-        for (size_t i = 0; i < sizeof(densities) / sizeof(densities[0]); i++) {
-            uint64_t nbits = sizes_kib[size] * 8192ull;
-            struct bench_case *added = add_case(cases, 1);
-            uint64_t *words = added ? add_bitmap(added, nbits, 0x100) : NULL;
+    uint64_t seed = 0x9e3779b97f4a7c15ull;
 
-            if (!words)
+    for (size_t size = 0; size < sizeof(sizes) / sizeof(sizes[0]); size++) {
+        for (size_t i = 0; i < sizeof(densities) / sizeof(densities[0]); i++) {
+            uint64_t nbits = sizes[size].kib * 8192ull;
+            struct bench_case *added = add_case(cases, sizes[size].nbitmaps);
+
+            for (unsigned k = 0; added && k < sizes[size].nbitmaps; k++) {
+                uint64_t *words = add_bitmap(added, nbits, 0x100 + k * nbits);
+
+                if (!words)
+                    return error_set(err, ENOMEM, "no memory for the bitmaps");
+                fill(words, nbits, &densities[i], &seed);
+            }
+            if (!added)
                 return error_set(err, ENOMEM, "no memory for the bitmaps");
             (void)snprintf(added->name, sizeof(added->name), "%s", densities[i].name);
-            fill(words, nbits, &densities[i]);
             sum_up(added);
         }
     }

@@ -25,7 +25,8 @@ struct bench_cases {
     unsigned count;
 };
 
-/* All densities, each in bitmaps of 32 and of 512 KiB; the same ones in every run. -ENOMEM. */
+/* All densities, each in 16 bitmaps of 32 KiB and in one of 512; the same ones in every run.
+ * -ENOMEM. */
 int bench_cases_add_synthetic(struct bench_cases *cases, struct error *err);
 
 /* Every recording (*.dirty) of a directory, by name: the rounds after the full copy. -ENOENT where

@@ -42,9 +42,9 @@ static void print_row(struct bench_report *report, const struct bench_case *meas
                       const struct bench_walk_result *results)
 {
     const struct bench_walk_result *best = &results[BENCH_WALK_PATHS];
-    const char *title = measured->recorded            ? "recorded"
-                        : measured->bytes > 32 * 1024 ? "bitmap of 512 KiB"
-                                                      : "bitmap of 32 KiB";
+    const char *title = measured->recorded       ? "recorded"
+                        : measured->nbitmaps > 1 ? "16 bitmaps of 32 KiB"
+                                                 : "bitmap of 512 KiB";
 
     if (report->table_title != title)
         print_heading(report, title);

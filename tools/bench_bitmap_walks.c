@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/bench_bitmap_walks.h"
 
-#include <string.h>
-#include <strings.h>
-
 #include "tools/bench_bitmap_read.h"
 
 static inline void consume_page(struct bench_sum *sum, uint64_t gfn)
@@ -12,18 +9,31 @@ static inline void consume_page(struct bench_sum *sum, uint64_t gfn)
     sum->gfn_xor ^= gfn;
 }
 
-/* Exclusive or of first…end - 1. That of 0…n - 1 is 0, n - 1, 1, n by n % 4, which is n where n is
- * odd, and one bit; no branch, which a CPU could not foresee. */
-static inline void consume_run(struct bench_sum *sum, uint64_t gfn, uint64_t count)
+/* The exclusive or of 0…n - 1 is 0, n - 1, 1, n by n % 4: n where that is odd, and one more bit. So
+ * a run takes no loop and no branch, and the one more bits of all runs are summed up as one. */
+struct run_sum {
+    uint64_t pages;
+    uint64_t odd_xor; /* of odd begins and ends */
+    uint64_t all_xor; /* of all begins and ends */
+};
+
+static inline void consume_run(struct run_sum *sum, uint64_t gfn, uint64_t count)
 {
     uint64_t end = gfn + count;
-    uint64_t either = gfn ^ end;
 
     sum->pages += count;
-    sum->gfn_xor ^= (gfn & -(gfn & 1)) ^ (end & -(end & 1)) ^ ((either ^ either >> 1) & 1);
+    sum->odd_xor ^= (gfn & -(gfn & 1)) ^ (end & -(end & 1));
+    sum->all_xor ^= gfn ^ end;
 }
 
-/* As qemu-kvm did until 2010. Bytes lie in words as bits do: this program is for x86. */
+static struct bench_sum sum_of_runs(const struct run_sum *sum)
+{
+    return (struct bench_sum){.pages = sum->pages,
+                              .gfn_xor = sum->odd_xor ^ ((sum->all_xor ^ sum->all_xor >> 1) & 1)};
+}
+
+/* As qemu-kvm did until 2010; ffs() within the loop and not a call, as compilers had it then. Bytes
+ * lie in words as bits do: this program is for x86. */
 static struct bench_sum walk_bytes(const struct bitmap_path *path,
                                    const struct bench_bitmap *bitmap)
 {
@@ -36,7 +46,7 @@ static struct bench_sum walk_bytes(const struct bitmap_path *path,
         unsigned char c = bytes[i];
 
         while (c) {
-            int bit = ffs(c) - 1;
+            int bit = __builtin_ffs(c) - 1;
 
             c &= (unsigned char)~(1u << bit);
             consume_page(&sum, bitmap->first_gfn + i * 8 + (uint64_t)bit);
@@ -59,7 +69,7 @@ static struct bench_sum walk_words(const struct bitmap_path *path,
         if (!c)
             continue;
         do {
-            int bit = ffsl((long)c) - 1;
+            int bit = __builtin_ffsl((long)c) - 1;
 
             c &= ~(1ul << bit);
             consume_page(&sum, bitmap->first_gfn + i * 64 + (uint64_t)bit);
@@ -79,7 +89,7 @@ static struct bench_sum walk_path_runs(const struct bitmap_path *path,
                                        const struct bench_bitmap *bitmap)
 {
     struct bitmap_run runs[BITMAP_RUNS_BATCH];
-    struct bench_sum sum = {0};
+    struct run_sum sum = {0};
     uint64_t position = 0;
     size_t n;
 
@@ -87,7 +97,7 @@ static struct bench_sum walk_path_runs(const struct bitmap_path *path,
         for (size_t i = 0; i < n; i++)
             consume_run(&sum, bitmap->first_gfn + runs[i].first, runs[i].count);
     }
-    return sum;
+    return sum_of_runs(&sum);
 }
 
 static struct bench_sum walk_path_pages(const struct bitmap_path *path,

@@ -48,16 +48,17 @@ def test_json():
     check(report["path"] == paths[0] and paths[-1] == "scalar" and report["iterations"] == 2, f"paths {paths}")
     recorded = [f"{case['case']}.dirty" for case in report["cases"] if case["recorded"]]
     check(recorded == sorted(name for name in os.listdir(CORPUS) if name.endswith(".dirty")), f"{recorded}")
-    made_up = {(case["case"], case["bytes"]): case for case in report["cases"] if not case["recorded"]}
-    check({size for _, size in made_up} == {32 * 1024, 512 * 1024}, f"{made_up.keys()}")
+    made_up = {(case["case"], case["bitmaps"]): case for case in report["cases"] if not case["recorded"]}
+    check({number for _, number in made_up} == {16, 1}, f"{made_up.keys()}")
+    check({case["bytes"] for case in made_up.values()} == {512 * 1024}, f"{made_up}")
     for case in report["cases"]:
         walks = case["walks"]
         check([walk["walk"] for walk in walks][:3] == ["byte", "word", "read"], f"{walks}")
         check(len(walks) == 3 + 2 * len(paths), f"{walks}")
         check(all(walk["median_ns"] >= walk["min_ns"] > 0 and walk["over_byte"] > 0 for walk in walks), f"{walks}")
-    check(made_up[("empty", 32768)]["pages"] == made_up[("empty", 32768)]["runs"] == 0, "empty is not")
-    check(made_up[("full", 524288)]["pages"] == 4194304 and made_up[("full", 524288)]["runs"] == 1, "full is not")
-    check(made_up[("1%", 524288)]["pages"] == 41940, "1% is not")
+    check(made_up[("empty", 16)]["pages"] == made_up[("empty", 16)]["runs"] == 0, "empty is not")
+    check(made_up[("full", 1)]["pages"] == 4194304 and made_up[("full", 16)]["runs"] == 16, "full is not")
+    check(made_up[("1%", 1)]["pages"] == 41940, "1% is not")
 
 
 def test_csv_table_and_path():
