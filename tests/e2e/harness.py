@@ -192,8 +192,8 @@ _names = iter(range(1000000))
 
 def run(append, memory="64M", cpus=1, options=(), wait="ready"):
     """Starts `pageferry run`, waits until its guest says so; (process, control path)."""
-    if append == "memcheck" and EFFORT < 100:
-        append = "memcheck set=8M rate=2000"
+    if append.startswith("memcheck") and EFFORT < 100:
+        append += ("" if "set=" in append else " set=8M") + ("" if "rate=" in append else " rate=2000")
     control = path(f"run{next(_names)}.sock")
     process = Process("run", "-m", memory, "-c", str(cpus), "--append", append,
                       "--control", control, *options)

@@ -102,8 +102,10 @@ def write_list(build, output):
     return 0
 
 
-def interactive(build, variant, task):
-    """Does a task inside with this terminal as its console; the status it wrote to its second serial port."""
+def interactive(build, variant, task, programs=()):
+    """Does a task inside with this terminal as its console, and more programs; the status it wrote to its second
+    serial port.
+    """
     kernel, options, _ = plan.VARIANTS[variant]
     cache = os.path.join(build, "emulated-host", "cache")
     directory = suite.directory(build, f"{variant}.interactive")
@@ -114,6 +116,8 @@ def interactive(build, variant, task):
     made.file(os.path.join(TOP, "tools", "demo"))
     if os.path.exists(os.path.join(build, "tests", "CTestTestfile.cmake")):
         suite.add_tests(made, build, plan.tests(build))
+    for program in programs:
+        made.program(program)
     made.data("/inside/task", f"export PAGEFERRY={build}/tools/pageferry PATH=$PATH:{build}/tools\n{task}"
               "echo \"{\\\"event\\\": \\\"exit\\\", \\\"code\\\": $?}\" >/dev/ttyS1\n".encode())
     process, path = machine.boot(cache, directory, kernel, made, options)
@@ -128,8 +132,10 @@ def shell(build, variant):
 
 def execute(build, variant, *command):
     line = shlex.join(command)
+    programs = [word for word in command if os.path.isabs(word) and os.path.isfile(word)]
     # The console inside is a terminal; what is not one here should not be taken for one there.
-    return interactive(build, variant, f"{line}\n" if sys.stdout.isatty() else f"set -o pipefail; {line} 2>&1 | cat\n")
+    return interactive(build, variant, f"{line}\n" if sys.stdout.isatty() else f"set -o pipefail; {line} 2>&1 | cat\n",
+                       programs)
 
 
 COMMANDS = {"list": write_list, "boot": boot, "report": report, "retries": retries, "shell": shell, "exec": execute}
