@@ -64,19 +64,23 @@ static void fill(uint64_t *words, unsigned manner, uint64_t *seed)
         for (unsigned i = 0; i < MAX_WORDS; i++)
             words[i] = below(seed, 4) ? UINT64_MAX : 0;
         break;
-    case 7: /* full but for a few */
+    case 7: /* runs of what is skipped as one */
+        for (unsigned i = 0; i < MAX_WORDS; i++)
+            words[i] = i % 32 ? words[i - 1] : below(seed, 2) ? UINT64_MAX : 0;
+        break;
+    case 8: /* full but for a few */
         memset(words, 0xff, MAX_WORDS * sizeof(words[0]));
         for (unsigned i = 0; i < 20; i++)
             bitmap_clear(words, below(seed, nbits));
         break;
     default: /* as many edges as there can be */
         for (unsigned i = 0; i < MAX_WORDS; i++)
-            words[i] = manner == 8 ? 0x5555555555555555ull : 0xaaaaaaaaaaaaaaaaull;
+            words[i] = manner == 9 ? 0x5555555555555555ull : 0xaaaaaaaaaaaaaaaaull;
         break;
     }
 }
 
-#define MANNERS 10u
+#define MANNERS 11u
 
 /* The next run at or after bit, one bit at a time; false at the end. */
 static bool naive_run(const uint64_t *words, uint64_t nbits, uint64_t bit, struct bitmap_run *run)

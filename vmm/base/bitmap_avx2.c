@@ -81,7 +81,8 @@ WALK_TARGET static inline uint64_t walk_block(const uint64_t *words, uint64_t be
     return ~clear;
 }
 
-/* Numbers by eights whether there are as many or not: few branches, and those well foreseen. */
+/* Four numbers, sixteen, or by eights, whether there are as many or not: few branches, and those
+ * well foreseen. */
 WALK_TARGET static inline size_t walk_put(uint64_t *out, uint64_t base, uint64_t bits)
 {
     size_t n = (size_t)__builtin_popcountll(bits);
@@ -89,9 +90,14 @@ WALK_TARGET static inline size_t walk_put(uint64_t *out, uint64_t base, uint64_t
     BITMAP_UNROLL
     for (unsigned i = 0; i < 4; i++, bits &= bits - 1)
         out[i] = base + _tzcnt_u64(bits);
-    for (size_t done = 4; done < n; done += 4) {
+    if (n <= 4)
+        return n;
+    BITMAP_UNROLL
+    for (unsigned i = 4; i < 16; i++, bits &= bits - 1)
+        out[i] = base + _tzcnt_u64(bits);
+    for (size_t done = 16; done < n; done += 8) {
         BITMAP_UNROLL
-        for (unsigned i = 0; i < 4; i++, bits &= bits - 1)
+        for (unsigned i = 0; i < 8; i++, bits &= bits - 1)
             out[done + i] = base + _tzcnt_u64(bits);
     }
     return n;
