@@ -71,16 +71,17 @@ static json_t *row_json(const struct bench_dirty_row *row)
 
 static json_t *lane_json(const struct bench_dirty *bench, const struct bench_dirty_lane *lane)
 {
+    uint64_t slot_bytes = lane->npages * MEMORY_PAGE_BYTES;
     json_t *rows = json_array();
     json_t *object;
 
     for (unsigned i = 0; rows && i < bench->nrows; i++)
         (void)json_array_append_new(rows, row_json(&lane->row[i]));
-    object = json_pack(
-        "{s:s, s:I, s:s, s:I, s:o, s:o, s:o}", "backend", dirty_log_backend_name(lane->backend),
-        "chunk", (json_int_t)lane->chunk, "ranges", bench_dirty_ranges_name(lane->ranges),
-        "slot_bytes", (json_int_t)(lane->npages * MEMORY_PAGE_BYTES), "enable_ns",
-        summary_json(&lane->enabling), "disable_ns", summary_json(&lane->disabling), "rows", rows);
+    object = json_pack("{s:s, s:I, s:s, s:I, s:o, s:o, s:o}", "backend",
+                       dirty_log_backend_name(lane->backend), "chunk", (json_int_t)lane->chunk,
+                       "ranges", bench_dirty_ranges_name(lane->ranges), "slot_bytes",
+                       (json_int_t)slot_bytes, "enable_ns", summary_json(&lane->enabling),
+                       "disable_ns", summary_json(&lane->disabling), "rows", rows);
     if (!object || !bench->nrows)
         return object;
     (void)json_object_set_new(object, "first_pass_ns",
