@@ -76,17 +76,25 @@ static void print_passes(const struct bench_dirty *bench, const struct bench_dir
 static void print_stats(const struct bench_dirty_lane *lane)
 {
     const struct bench_kvm_stats *stats = &lane->stats;
+    const unsigned width = 76;
     unsigned column = 0;
 
     for (unsigned i = 0; i < stats->count; i++) {
+        char text[BENCH_KVM_STATS_BYTES + 24];
+        unsigned length;
+
         if (!stats->stat[i].value)
             continue;
-        column += (unsigned)printf("%s%s %" PRId64, column ? ", " : "  KVM: ", stats->stat[i].name,
-                                   stats->stat[i].value);
-        if (column > 70 && i + 1 < stats->count) {
-            (void)fputs("\n       ", stdout);
-            column = 1;
+        length = (unsigned)snprintf(text, sizeof(text), " %s %" PRId64, stats->stat[i].name,
+                                    stats->stat[i].value);
+        if (!column || column + length > width) {
+            (void)fputs(column ? ",\n      " : "  KVM:", stdout);
+            column = 6;
+        } else {
+            (void)fputs(",", stdout);
         }
+        (void)fputs(text, stdout);
+        column += length + 1;
     }
     if (column)
         puts("");
