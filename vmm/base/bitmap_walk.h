@@ -96,8 +96,9 @@ WALK_TARGET WALK_INLINE uint64_t walk_look(const struct walk *walk, size_t i, bo
 WALK_TARGET WALK_INLINE size_t walk_fill(const struct walk *walk, size_t *at, uint64_t *out,
                                          size_t room, bool edges)
 {
+    const uint64_t *const last = out + (room - WALK_ROOM);
     uint64_t bits[WALK_BLOCK];
-    size_t used = 0;
+    uint64_t *next = out;
 
     for (size_t i = walk->begin - walk->begin % WALK_BLOCK; i < walk->nwords; i += WALK_BLOCK) {
         /* Nothing begins or ends in words that are as the last bit was. */
@@ -110,15 +111,15 @@ WALK_TARGET WALK_INLINE size_t walk_fill(const struct walk *walk, size_t *at, ui
         for (uint64_t look = walk_look(walk, i, edges, bits); look; look &= look - 1) {
             size_t k = (size_t)__builtin_ctzll(look);
 
-            if (room - used < WALK_ROOM) {
+            if (next > last) {
                 *at = i + k;
-                return used;
+                return (size_t)(next - out);
             }
-            used += walk_put(out + used, (uint64_t)(i + k) * BITMAP_WORD_BITS, bits[k]);
+            next += walk_put(next, (uint64_t)(i + k) * BITMAP_WORD_BITS, bits[k]);
         }
     }
     *at = walk->nwords;
-    return used;
+    return (size_t)(next - out);
 }
 
 WALK_INLINE struct walk walk_from(const uint64_t *words, uint64_t nbits, uint64_t position)
