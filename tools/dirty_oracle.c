@@ -28,6 +28,7 @@ struct oracle {
     uint64_t total_pages;
     uint64_t nsweeps;
     pthread_t device;
+    pthread_mutex_t device_lock; /* a store of the device and its mark */
     bool device_runs;
     bool device_stop; /* atomic */
     uint64_t device_number;
@@ -61,9 +62,11 @@ static void *device_thread(void *argument)
             page -= o->test->npages[slot];
         gpa = writer_vm_gpa(o->vm, slot, page) + JUDGE_DEVICE_OFFSET;
         /* Store, then mark: the order that every device has to keep. */
+        pthread_mutex_lock(&o->device_lock);
         __atomic_store_n((uint64_t *)memory_at(memory, gpa, sizeof(uint64_t)), ++o->device_number,
                          __ATOMIC_RELEASE);
         memory_mark_written(memory, gpa, sizeof(uint64_t));
+        pthread_mutex_unlock(&o->device_lock);
         if (o->device_number % DEVICE_BURST == 0)
             wait_for_pace(o);
     }
@@ -102,8 +105,13 @@ static int harvest(struct oracle *o, bool quiet, struct error *err)
 {
     struct dirty_log_sync found;
     uint64_t chunk;
-    int ret = dirty_log_sync(o->log, &found, err);
+    int ret;
 
+    /* What the last round saw of the device is marked from here on: it may have been preempted
+     * between a store and its mark for longer than a round. */
+    pthread_mutex_lock(&o->device_lock);
+    pthread_mutex_unlock(&o->device_lock);
+    ret = dirty_log_sync(o->log, &found, err);
     judge_round(&o->judge, quiet);
     chunk = BITMAP_WORD_BITS * (1 + o->judge.round % 9);
     for (unsigned slot = 0; slot < o->test->nslots; slot++) {
@@ -245,7 +253,7 @@ static void conclude(const struct oracle *o, const struct error *failure,
 int dirty_oracle_run(const struct kvm *kvm, const struct dirty_oracle_case *test,
                      struct dirty_oracle_verdict *verdict, struct error *err)
 {
-    struct oracle o = {.test = test};
+    struct oracle o = {.test = test, .device_lock = PTHREAD_MUTEX_INITIALIZER};
     struct error failure = {""};
     int ret;
 
