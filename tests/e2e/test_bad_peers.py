@@ -6,7 +6,7 @@ import struct
 import threading
 import time
 
-from harness import Control, check, finish, main, migrate, migrate_well, path, receive, run
+from harness import Control, check, finish, lasting, main, migrate, migrate_well, path, receive, run
 
 
 def serve_once(answer):
@@ -101,7 +101,7 @@ def test_scanners_keep_nobody_waiting():
         half.sendall(hello_of_a_source())
     begin = time.monotonic()
     migrate_well(control, uri)
-    check(time.monotonic() - begin < 5, "the migration had to wait for a scanner")
+    check(time.monotonic() - begin < lasting(5), "the migration had to wait for a scanner")
     for one in [dripping, *silent]:
         one.close()
     finish(target)
@@ -126,7 +126,7 @@ def test_second_source_is_told_at_once():
     begin = time.monotonic()
     code, result, err = migrate(second, uri)
     check(code == 1 and "refused" in err + str(result), f"{code} {result} {err}")
-    check(time.monotonic() - begin < 5, "it waited for a receiver that has its guest")
+    check(time.monotonic() - begin < lasting(5), "it waited for a receiver that has its guest")
     check(Control(second).status() == "running", "the second guest stopped")
     finish(target)
     finish(second_source)

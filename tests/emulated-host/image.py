@@ -50,6 +50,10 @@ class Image:
         for library in re.findall(r"(/\S+) \(0x", shown.stdout):
             if library not in self.entries:
                 self.file(library)
+                # glibc loads this by itself when a thread is cancelled.
+                unwinder = os.path.join(os.path.dirname(library), "libgcc_s.so.1")
+                if "/libc.so" in library and os.path.exists(unwinder):
+                    self.file(unwinder)
 
     def python_module(self, source):
         """Compiled as well: the emulated machine is slow at that."""

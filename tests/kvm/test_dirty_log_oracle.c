@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "tests/kvm/test_times.h"
 #include "tests/kvm/test_writer.h"
 #include "tools/dirty_oracle.h"
 
@@ -56,8 +57,8 @@ static void nothing_is_missed(void **state)
         .nslots = s->layout->nslots,
         .ring_entries = TEST_WRITER_RING,
         .campaigns = 2,
-        .rounds = 8,
-        .stores = 60,
+        .rounds = test_times(8),
+        .stores = test_times(60),
         .sweeps = 2,
     };
     struct dirty_oracle_verdict verdict;

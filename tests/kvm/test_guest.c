@@ -29,14 +29,6 @@ static void must(int ret, const struct error *err)
         fail_msg("%d: %s", ret, err->text);
 }
 
-unsigned test_guest_times(unsigned times)
-{
-    const char *percent = getenv("PAGEFERRY_TEST_EFFORT");
-    unsigned some = percent ? times * (unsigned)strtoul(percent, NULL, 10) / 100 : times;
-
-    return some < 2 ? 2 : some;
-}
-
 void test_guest_open_kvm(struct kvm *kvm)
 {
     struct error err = {0};

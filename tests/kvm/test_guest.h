@@ -20,10 +20,6 @@ struct test_console {
     size_t bytes;
 };
 
-/* How often to do what is repeated `times` times on an ordinary machine: PAGEFERRY_TEST_EFFORT is a
- * percentage for slow ones. At least 2. */
-unsigned test_guest_times(unsigned times);
-
 /* Opens /dev/kvm, or ends the process with 77 and the reason. */
 void test_guest_open_kvm(struct kvm *kvm);
 

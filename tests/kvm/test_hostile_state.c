@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "test_guest.h"
+#include "test_times.h"
 #include "vmm/base/size.h"
 
 #define MEMORY_BYTES (16 * SIZE_MIB)
@@ -104,7 +105,7 @@ static void test_truncated(void **state)
 static void test_bit_flips(void **state)
 {
     struct machine *machine = empty_machine(1);
-    const unsigned flips = test_guest_times(FLIPS);
+    const unsigned flips = test_times(FLIPS);
     uint64_t random = 1;
     unsigned refused = 0;
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "test_guest.h"
+#include "test_times.h"
 #include "vmm/base/size.h"
 
 #define MEMORY_BYTES (16 * SIZE_MIB)
@@ -28,7 +29,7 @@ static int reset_console(void **state)
 static void hop_counter(unsigned ncpus, const char *bootargs)
 {
     struct machine *machine = test_guest_create(&kvm, ncpus, MEMORY_BYTES, bootargs, true);
-    const unsigned hops = test_guest_times(HOPS);
+    const unsigned hops = test_times(HOPS);
     struct error err = {0};
 
     assert_int_equal(machine_start(machine, &err), 0);

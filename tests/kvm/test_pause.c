@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "test_guest.h"
+#include "test_times.h"
 #include "vmm/base/size.h"
 #include "vmm/device/serial.h"
 #include "vmm/x86/registers.h"
@@ -42,7 +43,7 @@ static struct machine *start(unsigned ncpus, const char *bootargs)
 static void pause_often(unsigned ncpus, const char *bootargs)
 {
     struct machine *machine = start(ncpus, bootargs);
-    const unsigned pauses = test_guest_times(PAUSES);
+    const unsigned pauses = test_times(PAUSES);
     struct error err = {0};
 
     for (unsigned i = 0; i < pauses; i++) {
@@ -220,7 +221,7 @@ static void test_console_unread(void **state)
 {
     const size_t typed = SERIAL_RING_BYTES + 64; /* the guest holds a few by itself */
     struct machine *machine = start(1, "echo hz=2000");
-    const unsigned pauses = test_guest_times(PAUSES);
+    const unsigned pauses = test_times(PAUSES);
     struct error err = {0};
 
     (void)state;

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "test_guest.h"
+#include "test_times.h"
 #include "vmm/base/size.h"
 
 #define MEMORY_BYTES (64 * SIZE_MIB)
@@ -43,7 +44,7 @@ static void hops(unsigned ncpus, const char *bootargs)
     struct error err = {0};
 
     assert_int_equal(machine_start(machine, &err), 0);
-    for (unsigned i = 0; i < test_guest_times(HOPS); i++) {
+    for (unsigned i = 0; i < test_times(HOPS); i++) {
         test_guest_wait_beats(machine, 3);
         machine = hop(machine);
     }
@@ -81,7 +82,7 @@ static void test_serial(void **state)
     (void)state;
     assert_int_equal(machine_start(machine, &err), 0);
     assert_true(test_guest_wait_text(machine, &console, "ready"));
-    for (unsigned i = 0; i < test_guest_times(HOPS); i++) {
+    for (unsigned i = 0; i < test_times(HOPS); i++) {
         size_t typed = 0;
 
         console.bytes = 0;
