@@ -39,6 +39,7 @@ struct dirty_log_slot {
     uint64_t *pending;  /* dirty, not claimed yet; claimed words belong to who claimed them */
     uint64_t *claimed;  /* a bit for each word of pending, since the last sync */
     size_t claimed_end; /* no claimed word from here on */
+    bool untouched;     /* no sync yet: all pages not claimed are pending, whatever pending holds */
 };
 
 int dirty_log_slot_init(struct dirty_log_slot *slot, uint64_t npages, struct error *err);

@@ -2,7 +2,9 @@
  *
  * A slot's pending bits. Claims hand out the words themselves, without a copy: what was handed out
  * is remembered, one bit a word, and is empty again when the next sync begins. Where all of it was
- * handed out, which is the usual case, the kernel's words can simply replace it. */
+ * handed out, which is the usual case, the kernel's words can simply replace it. That all is
+ * pending at first is written down only as it is claimed: switching a log on then costs the same
+ * for any size of slot. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +21,7 @@ int dirty_log_slot_init(struct dirty_log_slot *slot, uint64_t npages, struct err
     if (!slot->pending || !slot->claimed)
         return error_set(err, ENOMEM, "no memory for the dirty bitmaps");
     slot->logged = true;
-    bitmap_set_range(slot->pending, 0, npages);
+    slot->untouched = true;
     return 0;
 }
 
@@ -39,8 +41,33 @@ static void empty_claimed(struct dirty_log_slot *slot, size_t first, size_t coun
         memset(slot->pending + run.first, 0, (size_t)run.count * sizeof(uint64_t));
 }
 
+/* Sets the pages of the words of [first, first + count) that were not claimed. */
+static void fill_unclaimed(struct dirty_log_slot *slot, size_t first, size_t count)
+{
+    struct bitmap_run run;
+    uint64_t position = first;
+    size_t from = first;
+    size_t end = first + count;
+
+    while (from < end) {
+        bool more = bitmap_next_run(slot->claimed, end, &position, &run);
+        size_t to = more ? (size_t)run.first : end;
+
+        memset(slot->pending + from, 0xff, (to - from) * sizeof(uint64_t));
+        from = more ? (size_t)(run.first + run.count) : end;
+    }
+    if (end == slot->nwords && !bitmap_test(slot->claimed, end - 1)) {
+        uint64_t last = (end - 1) * BITMAP_WORD_BITS;
+
+        slot->pending[end - 1] = 0;
+        bitmap_set_range(slot->pending, last, slot->npages - last);
+    }
+}
+
 uint64_t *dirty_log_slot_claim(struct dirty_log_slot *slot, size_t first_word, size_t nwords)
 {
+    if (slot->untouched)
+        fill_unclaimed(slot, first_word, nwords);
     /* Claims come in order: only one that does not can meet an earlier one's words. */
     if (first_word < slot->claimed_end)
         empty_claimed(slot, first_word, nwords);
@@ -54,8 +81,11 @@ bool dirty_log_slot_renew(struct dirty_log_slot *slot)
 {
     bool all = bitmap_count(slot->claimed, slot->nwords) == slot->nwords;
 
+    if (!all && slot->untouched)
+        fill_unclaimed(slot, 0, slot->nwords);
     if (!all)
         empty_claimed(slot, 0, slot->nwords);
+    slot->untouched = false;
     memset(slot->claimed, 0, bitmap_words(slot->nwords) * sizeof(uint64_t));
     slot->claimed_end = 0;
     return all;
