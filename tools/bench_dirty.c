@@ -72,6 +72,8 @@ static int init_lane(struct bench_dirty *bench, struct bench_dirty_lane *lane)
     int result = bench_samples_init(&lane->enable, config->iterations + 1);
 
     if (!result)
+        result = bench_samples_init(&lane->enable_ioctl, config->iterations + 1);
+    if (!result)
         result = bench_samples_init(&lane->disable, config->iterations + 1);
     if (result || !bench->nrows)
         return result;
@@ -175,6 +177,7 @@ void bench_dirty_free(struct bench_dirty *bench)
         free(lane->row);
         free(lane->words);
         bench_samples_free(&lane->enable);
+        bench_samples_free(&lane->enable_ioctl);
         bench_samples_free(&lane->disable);
     }
     free(bench->pages);

@@ -98,8 +98,9 @@ struct bench_dirty_lane {
     struct bench_dirty_row *row; /* dirty.count of them, twice where running ones are there too */
     uint64_t **words;            /* of each slot: what a pass found; the log's */
     struct bench_kvm_stats stats;
-    struct bench_samples enable, disable; /* how long switching took */
-    struct bench_summary enabling, disabling;
+    struct bench_samples enable, disable; /* how long switching took… */
+    struct bench_samples enable_ioctl;    /* …of which KVM's ioctl on the slots */
+    struct bench_summary enabling, enabling_ioctl, disabling;
     struct bench_pass first; /* the pass after switching on: everything is dirty */
 };
 

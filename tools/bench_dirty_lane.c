@@ -119,9 +119,11 @@ int bench_dirty_lane_log(struct bench_dirty_lane *lane, struct error *err)
     uint64_t begin_ns = clock_now_ns();
     int result = dirty_log_open(&lane->log, writer_vm_log(lane->vm), &options, err);
 
-    if (!result)
-        bench_samples_add(&lane->enable, clock_now_ns() - begin_ns);
-    return result;
+    if (result)
+        return result;
+    bench_samples_add(&lane->enable, clock_now_ns() - begin_ns);
+    bench_samples_add(&lane->enable_ioctl, dirty_log_cost(lane->log).ioctl_ns);
+    return 0;
 }
 
 void bench_dirty_lane_unlog(struct bench_dirty_lane *lane)

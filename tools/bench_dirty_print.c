@@ -177,18 +177,18 @@ static void print_2012(const struct bench_dirty *bench, unsigned first)
 
 static void print_switching(const struct bench_dirty *bench)
 {
-    printf("\n%10s %10s | %10s %10s %10s %10s | %10s %10s\n", "log", "touched", "on: min", "median",
-           "p99", "max", "off: median", "max");
+    printf("\n%10s %10s | %10s %10s %10s %10s %10s | %11s %10s\n", "log", "touched", "on: min",
+           "median", "p99", "max", "ioctl", "off: median", "max");
     for (unsigned i = 0; i < bench->nlanes; i++) {
         const struct bench_dirty_lane *lane = &bench->lane[i];
         const struct bench_summary *on = &lane->enabling, *off = &lane->disabling;
         char size[16];
 
-        printf("%10s %10s | %10" PRIu64 " %10" PRIu64 " %10" PRIu64 " %10" PRIu64 " | %10" PRIu64
-               " %10" PRIu64 "\n",
+        printf("%10s %10s | %10" PRIu64 " %10" PRIu64 " %10" PRIu64 " %10" PRIu64 " %10" PRIu64
+               " | %11" PRIu64 " %10" PRIu64 "\n",
                dirty_log_backend_name(lane->backend),
                size_format(lane->npages * MEMORY_PAGE_BYTES, size, sizeof(size)), on->min,
-               on->median, on->p99, on->max, off->median, off->max);
+               on->median, on->p99, on->max, lane->enabling_ioctl.median, off->median, off->max);
     }
 }
 

@@ -18,6 +18,7 @@ void bench_dirty_summarize(struct bench_dirty *bench)
         struct bench_dirty_lane *lane = &bench->lane[i];
 
         lane->enabling = bench_samples_summary(&lane->enable);
+        lane->enabling_ioctl = bench_samples_summary(&lane->enable_ioctl);
         lane->disabling = bench_samples_summary(&lane->disable);
         for (unsigned j = 0; j < bench->nrows; j++) {
             for (unsigned k = 0; k < BENCH_NMETRICS; k++)
@@ -77,11 +78,12 @@ static json_t *lane_json(const struct bench_dirty *bench, const struct bench_dir
 
     for (unsigned i = 0; rows && i < bench->nrows; i++)
         (void)json_array_append_new(rows, row_json(&lane->row[i]));
-    object = json_pack("{s:s, s:I, s:s, s:I, s:o, s:o, s:o}", "backend",
+    object = json_pack("{s:s, s:I, s:s, s:I, s:o, s:o, s:o, s:o}", "backend",
                        dirty_log_backend_name(lane->backend), "chunk", (json_int_t)lane->chunk,
                        "ranges", bench_dirty_ranges_name(lane->ranges), "slot_bytes",
                        (json_int_t)slot_bytes, "enable_ns", summary_json(&lane->enabling),
-                       "disable_ns", summary_json(&lane->disabling), "rows", rows);
+                       "enable_ioctl_ns", summary_json(&lane->enabling_ioctl), "disable_ns",
+                       summary_json(&lane->disabling), "rows", rows);
     if (!object || !bench->nrows)
         return object;
     (void)json_object_set_new(object, "first_pass_ns",
@@ -126,16 +128,18 @@ static void print_csv_row(const struct bench_dirty_lane *lane, const struct benc
 void bench_dirty_print_csv(const struct bench_dirty *bench)
 {
     if (!bench->nrows) {
-        puts("backend,touched_bytes,enable_min,enable_median,enable_p99,enable_max,disable_min,"
+        puts("backend,touched_bytes,enable_min,enable_median,enable_p99,enable_max,enable_ioctl_"
+             "median,disable_min,"
              "disable_median,disable_p99,disable_max");
         for (unsigned i = 0; i < bench->nlanes; i++) {
             const struct bench_dirty_lane *lane = &bench->lane[i];
             const struct bench_summary *on = &lane->enabling, *off = &lane->disabling;
 
             printf("%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
-                   ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n",
+                   ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n",
                    dirty_log_backend_name(lane->backend), lane->npages * MEMORY_PAGE_BYTES, on->min,
-                   on->median, on->p99, on->max, off->min, off->median, off->p99, off->max);
+                   on->median, on->p99, on->max, lane->enabling_ioctl.median, off->min, off->median,
+                   off->p99, off->max);
         }
         return;
     }

@@ -200,7 +200,7 @@ static int run_switching(struct bench_dirty *bench, struct error *err)
             if (!result)
                 result = switch_log(bench, lane, err);
             if (iteration == 0)
-                lane->enable.count = lane->disable.count = 0;
+                lane->enable.count = lane->enable_ioctl.count = lane->disable.count = 0;
         }
     }
     return result;

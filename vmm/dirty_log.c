@@ -94,7 +94,7 @@ static int allocate(struct dirty_log *log, struct error *err)
             return result;
         most = slot->nwords > most ? slot->nwords : most;
     }
-    log->scratch = calloc(most, sizeof(uint64_t));
+    log->scratch = malloc(most * sizeof(uint64_t));
     return log->scratch ? 0 : error_set(err, ENOMEM, "no memory for the dirty bitmaps");
 }
 
@@ -141,6 +141,7 @@ int dirty_log_open(struct dirty_log **out, const struct dirty_log_vm *vm,
                    const struct dirty_log_options *options, struct error *err)
 {
     struct dirty_log *log;
+    uint64_t begin_ns;
     int result = dirty_log_check(vm, options->backend, err);
 
     assert(options->chunk_pages % BITMAP_WORD_BITS == 0);
@@ -161,7 +162,9 @@ int dirty_log_open(struct dirty_log **out, const struct dirty_log_vm *vm,
     result = log->ops->choose(log, err);
     if (result)
         goto out;
+    begin_ns = clock_now_ns();
     result = memory_set_slots(vm->memory, vm->vm_fd, true, err);
+    dirty_log_count_ioctl(log, clock_now_ns() - begin_ns);
     if (result) {
         (void)switch_off(log, NULL);
         goto out;
