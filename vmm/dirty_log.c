@@ -249,7 +249,7 @@ int dirty_log_claim(struct dirty_log *log, unsigned region, uint64_t first_page,
     *words = dirty_log_slot_claim(slot, first_word, nwords);
     /* A page that the VMM wrote since the sync is sent once if it is pending anyway. */
     (void)memory_take_marks_range(log->vm.memory, region, first_word, nwords, *words);
-    if (!log->ops->protect || !bitmap_any(*words, npages))
+    if (!log->ops->protect)
         return 0;
     result = log->ops->protect(log, region, first_page, npages, *words, err);
     return result ? fail(log, result, err) : 0;

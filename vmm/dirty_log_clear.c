@@ -56,21 +56,40 @@ static int clear_range(struct dirty_log *log, unsigned slot, uint64_t first_page
     return result < 0 ? result : 0;
 }
 
+/* So many words are looked at in one step: most are clear where few pages are dirty. */
+#define BLOCK_WORDS 8
+
+static bool block_is_clear(const uint64_t *words)
+{
+    uint64_t any = 0;
+
+    for (size_t i = 0; i < BLOCK_WORDS; i++)
+        any |= words[i];
+    return !any;
+}
+
 /* Narrows [range->begin, end) to the next range to clear; false where there is none left. */
 static bool next_range(enum dirty_log_ranges ranges, struct range *range, size_t end)
 {
-    while (range->begin < end && !range->words[range->begin])
+    const uint64_t *words = range->words;
+
+    while (end - range->begin >= BLOCK_WORDS && block_is_clear(words + range->begin))
+        range->begin += BLOCK_WORDS;
+    while (range->begin < end && !words[range->begin])
         range->begin++;
     if (range->begin == end)
         return false;
     if (ranges == DIRTY_LOG_RANGES_SPLIT) {
         range->end = range->begin + 1;
-        while (range->end < end && range->words[range->end])
+        while (range->end < end && words[range->end])
             range->end++;
         return true;
     }
     range->end = end;
-    while (!range->words[range->end - 1])
+    while (range->end - range->begin > BLOCK_WORDS &&
+           block_is_clear(words + range->end - BLOCK_WORDS))
+        range->end -= BLOCK_WORDS;
+    while (!words[range->end - 1])
         range->end--;
     return true;
 }

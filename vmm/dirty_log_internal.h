@@ -19,8 +19,8 @@ struct dirty_log_ops {
      * of what is there; *npages gets how many bits pending has then. */
     int (*fetch)(struct dirty_log *log, unsigned slot, bool replace, uint64_t *npages,
                  struct error *err);
-    /* Re-protects the pages in words, which begin at first_page; there is at least one. NULL where
-     * they are re-protected already. */
+    /* Re-protects the pages in words, if any, which begin at first_page. NULL where they are
+     * re-protected already. */
     int (*protect)(struct dirty_log *log, unsigned slot, uint64_t first_page, uint64_t npages,
                    uint64_t *words, struct error *err);
     /* Logging is off again. May be NULL. */
