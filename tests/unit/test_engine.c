@@ -213,12 +213,18 @@ static void test_failures_leave_the_guest(void **state)
     }
 }
 
+/* Once pages flow: before that there is no machine to discard. */
 static void *cancel_soon(void *opaque)
 {
+    struct pair *pair = opaque;
+    struct progress_view view;
     uint64_t one = 1;
 
-    (void)usleep(20000);
-    assert_int_equal(write(*(int *)opaque, &one, sizeof(one)), sizeof(one));
+    do {
+        (void)usleep(20000);
+        progress_get(&pair->progress, &view);
+    } while (view.phase < PROGRESS_ROUNDS);
+    assert_int_equal(write(pair->cancel_fd, &one, sizeof(one)), sizeof(one));
     return NULL;
 }
 
@@ -230,7 +236,7 @@ static void test_cancel(void **state)
     (void)state;
     pair_init(&pair);
     pair.options.max_bandwidth = 8ull * 1024 * 1024; /* 12 MiB to go */
-    assert_int_equal(pthread_create(&canceller, NULL, cancel_soon, &pair.cancel_fd), 0);
+    assert_int_equal(pthread_create(&canceller, NULL, cancel_soon, &pair), 0);
     assert_int_equal(pair_migrate(&pair), PRECOPY_CANCELLED);
     (void)pthread_join(canceller, NULL);
     assert_int_equal(pair.receiver.outcome, RECEIVE_DISCARDED);
@@ -249,7 +255,7 @@ static void test_guest_ends_in_a_long_round(void **state)
     pair_init(&pair);
     pair.guest.fault = FAKE_ENDED;
     pair.options.max_bandwidth = 8ull * 1024 * 1024;
-    assert_int_equal(pthread_create(&canceller, NULL, cancel_soon, &pair.cancel_fd), 0);
+    assert_int_equal(pthread_create(&canceller, NULL, cancel_soon, &pair), 0);
     assert_int_equal(pair_migrate(&pair), PRECOPY_FAILED);
     (void)pthread_join(canceller, NULL);
     assert_non_null(strstr(pair.err.text, "in round 0: the guest ended with code 9"));
