@@ -36,9 +36,10 @@ struct dirty_log_slot {
     bool logged;
     uint64_t npages;
     size_t nwords;
-    uint64_t *pending;  /* dirty, not claimed yet; claimed words belong to who claimed them */
-    uint64_t *claimed;  /* a bit for each word of pending, since the last sync */
+    uint64_t *pending; /* dirty, not claimed yet; claimed words belong to who claimed them */
+    bool in_order; /* since the last sync words [0, claimed_end) were claimed, one after another */
     size_t claimed_end; /* no claimed word from here on */
+    uint64_t *claimed;  /* where not in order: a bit for each word of pending */
     bool untouched;     /* no sync yet: all pages not claimed are pending, whatever pending holds */
 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * A slot's pending bits. Claims hand out the words themselves, without a copy: what was handed out
- * is remembered, one bit a word, and is empty again when the next sync begins. Where all of it was
- * handed out, which is the usual case, the kernel's words can simply replace it. That all is
+ * is remembered, and is empty again when the next sync begins. Claims usually come in order and
+ * reach the end: then one number tells it, and the kernel's words can simply replace the old ones.
+ * Else a bit for each word does. That all is
  * pending at first is written down only as it is claimed: switching a log on then costs the same
  * for any size of slot. */
 #include <errno.h>
@@ -23,6 +24,7 @@ int dirty_log_slot_init(struct dirty_log_slot *slot, uint64_t npages, struct err
         return error_set(err, ENOMEM, "no memory for the dirty bitmaps");
     slot->logged = true;
     slot->untouched = true;
+    slot->in_order = true;
     return 0;
 }
 
@@ -65,13 +67,24 @@ static void fill_unclaimed(struct dirty_log_slot *slot, size_t first, size_t cou
     }
 }
 
+static void leave_order(struct dirty_log_slot *slot)
+{
+    if (slot->in_order)
+        bitmap_set_range(slot->claimed, 0, slot->claimed_end);
+    slot->in_order = false;
+}
+
 uint64_t *dirty_log_slot_claim(struct dirty_log_slot *slot, size_t first_word, size_t nwords)
 {
+    if (first_word != slot->claimed_end)
+        leave_order(slot);
     if (slot->untouched)
         fill_unclaimed(slot, first_word, nwords);
-    /* Claims come in order: only one that does not can meet an earlier one's words. */
-    if (first_word < slot->claimed_end)
-        empty_claimed(slot, first_word, nwords);
+    if (slot->in_order) {
+        slot->claimed_end += nwords;
+        return slot->pending + first_word;
+    }
+    empty_claimed(slot, first_word, nwords);
     bitmap_set_range(slot->claimed, first_word, nwords);
     if (first_word + nwords > slot->claimed_end)
         slot->claimed_end = first_word + nwords;
@@ -80,14 +93,19 @@ uint64_t *dirty_log_slot_claim(struct dirty_log_slot *slot, size_t first_word, s
 
 bool dirty_log_slot_renew(struct dirty_log_slot *slot)
 {
-    bool all = bitmap_count(slot->claimed, slot->nwords) == slot->nwords;
+    bool all = slot->in_order ? slot->claimed_end == slot->nwords
+                              : bitmap_count(slot->claimed, slot->nwords) == slot->nwords;
 
-    if (!all && slot->untouched)
-        fill_unclaimed(slot, 0, slot->nwords);
-    if (!all)
+    if (!all) {
+        leave_order(slot);
+        if (slot->untouched)
+            fill_unclaimed(slot, 0, slot->nwords);
         empty_claimed(slot, 0, slot->nwords);
+    }
+    if (!slot->in_order)
+        memset(slot->claimed, 0, bitmap_words(slot->nwords) * sizeof(uint64_t));
     slot->untouched = false;
-    memset(slot->claimed, 0, bitmap_words(slot->nwords) * sizeof(uint64_t));
+    slot->in_order = true;
     slot->claimed_end = 0;
     return all;
 }
