@@ -152,9 +152,12 @@ def add_tests(made, build, tests):
     scripts = [os.path.join(where, name) for where in (e2e, os.path.join(here, "inside"))
                for name in sorted(os.listdir(where)) if name.endswith(".py")]
     made.python(plan.PYTHON, scripts)
-    for script in scripts[:]:
+    for script in scripts:
         if os.path.dirname(script) == e2e:
             made.file(script)
+    for where, _, names in os.walk(os.path.join(os.path.dirname(here), "data")):
+        for name in names:
+            made.file(os.path.join(where, name))
     made.file(os.path.join(build, "guest", "testguest.elf"))
     for name in filter(None, map(shutil.which, TOOLS)):
         made.program(name)
