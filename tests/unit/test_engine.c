@@ -55,7 +55,7 @@ struct pair {
 
 static void open_channel(struct channel **channel, int fd, int cancel_fd)
 {
-    struct channel_options options = {.deadline_ns = 2 * CLOCK_NS_PER_SEC, .cancel_fd = cancel_fd};
+    struct channel_options options = {.deadline_ns = 20 * CLOCK_NS_PER_SEC, .cancel_fd = cancel_fd};
     struct error err;
 
     assert_int_equal(channel_open(channel, fd, fd, &options, &err), 0);
