@@ -20,10 +20,10 @@
 
 static const char help[] =
     "usage: pageferry selftest [OPTION…]\n\n"
-    "Proves this host's dirty tracking before anyone trusts it: vCPUs and a device store\n"
-    "while logging goes on and off, and what the pages hold tells which changes a log did\n"
-    "not report. A table of OK, BROKEN (what was lost) and absent; exit status 1 where\n"
-    "something is broken. Takes a few seconds.\n\n"
+    "Proves this host's dirty tracking before anyone trusts it: vCPUs and a device\n"
+    "store while logging goes on and off, and what the pages hold tells which changes\n"
+    "a log did not report. A table of OK, BROKEN (what was lost) and absent; exit\n"
+    "status 1 where something is broken. Takes a few seconds.\n\n"
     "      --backend LIST   of get, clear, ring (default: all)\n"
     "  -c, --cpus N         with 1 and with N vCPUs, up to 16 (default: 2)\n"
     "      --quick          only what migrate tries before it trusts a backend\n"

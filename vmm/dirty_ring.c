@@ -15,6 +15,10 @@
 
 _Static_assert(sizeof(struct kvm_dirty_gfn) == DIRTY_RING_ENTRY_BYTES, "an entry's size is ABI");
 
+/* Resets in a row that reset nothing, each ended by another signal, before KVM is taken to be
+ * broken. */
+#define RESET_TRIES 1000u
+
 struct ring {
     struct kvm_dirty_gfn *entries; /* shared with the kernel */
     uint32_t next;                 /* index of the first entry not harvested yet; wraps */
@@ -29,6 +33,7 @@ struct dirty_rings {
     pthread_mutex_t lock; /* the following */
     bool keep;
     bool overrun;
+    uint64_t unreset; /* entries that were handed back, and that KVM has not reset yet */
     unsigned nregions;
     uint64_t npages[MEMORY_MAX_REGIONS];
     uint64_t *collected[MEMORY_MAX_REGIONS]; /* re-protected, not taken yet */
@@ -180,21 +185,46 @@ static uint64_t harvest_ring(struct dirty_rings *rings, struct ring *ring)
     return found;
 }
 
+/* Until all that was handed back is reset: since Linux 6.17 the ioctl ends early where a signal is
+ * pending (a vCPU that is about to be parked has one) and says how far it came, 0 included. Back
+ * in user space the signal is handled, and the next try gets further. */
+static int reset_pages(struct dirty_rings *rings, struct error *err)
+{
+    unsigned futile = 0;
+
+    while (rings->unreset && futile < RESET_TRIES) {
+        int result = KVM_IOCTL(rings->vm_fd, KVM_RESET_DIRTY_RINGS, NULL, err);
+        uint64_t done = result > 0 ? (uint64_t)result : 0;
+
+        if (result < 0 && result != -EINTR)
+            return result;
+        futile = done ? 0 : futile + 1;
+        rings->unreset -= done < rings->unreset ? done : rings->unreset;
+        /* Its own indices no longer agree with ours: it resets what it can. */
+        if (rings->overrun)
+            rings->unreset = 0;
+    }
+    if (rings->unreset) {
+        rings->overrun = true;
+        rings->unreset = 0;
+    }
+    return 0;
+}
+
 /* Under the lock, so that nobody takes a bit whose page is not re-protected yet. */
 static int drain(struct dirty_rings *rings, unsigned first, unsigned end, uint64_t *found,
                  uint64_t *reset_ns, struct error *err)
 {
-    uint64_t begin_ns;
-    int result;
-
     *found = 0;
     for (unsigned i = first; i < end; i++) {
         if (rings->ring[i].entries)
             *found += harvest_ring(rings, &rings->ring[i]);
     }
-    if (*found) {
-        begin_ns = clock_now_ns();
-        result = KVM_IOCTL(rings->vm_fd, KVM_RESET_DIRTY_RINGS, NULL, err);
+    rings->unreset += *found;
+    if (rings->unreset) {
+        uint64_t begin_ns = clock_now_ns();
+        int result = reset_pages(rings, err);
+
         if (reset_ns)
             *reset_ns = clock_now_ns() - begin_ns;
         if (result < 0)
@@ -203,7 +233,8 @@ static int drain(struct dirty_rings *rings, unsigned first, unsigned end, uint64
     if (rings->overrun)
         return error_set(err, EOVERFLOW,
                          "a dirty ring of %u entries was run over: this host's KVM did not stop "
-                         "the vCPU in time, and dirty pages are lost (pageferry selftest tests it)",
+                         "the vCPU in time, or did not reset the ring, and dirty pages are lost "
+                         "(pageferry selftest tests it)",
                          rings->nentries);
     return 0;
 }

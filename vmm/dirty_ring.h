@@ -44,13 +44,17 @@ int dirty_rings_attach(struct dirty_rings *rings, unsigned cpu, int vcpu_fd, str
 int dirty_rings_start(struct dirty_rings *rings, const struct memory *memory, struct error *err);
 void dirty_rings_stop(struct dirty_rings *rings);
 
-/* Harvests one ring or all, resets what was harvested. *found gets the number of entries, repeated
- * ones counted; *reset_ns (may be NULL) the time of the ioctl, 0 where there was nothing to reset.
- * Any thread. A vCPU's own thread calls the first when KVM_RUN ended with
+/* Harvests one ring or all, resets what was harvested, all of it. *found gets the number of
+ * entries, repeated ones counted; *reset_ns (may be NULL) the time of the ioctls, 0 where there was
+ * nothing to reset. Any thread. A vCPU's own thread calls the first when KVM_RUN ended with
  * KVM_EXIT_DIRTY_RING_FULL.
  *
+ * A page that a running vCPU has just stored to may not be listed yet: with PML (Intel) KVM lists
+ * up to 512 of them when the vCPU leaves the guest next, at the latest when it is parked.
+ *
  * A ring in which every entry is dirty was run over: KVM stops a vCPU well before that, and what
- * the entries held before is lost. That is -EOVERFLOW from then on, whoever asks. */
+ * the entries held before is lost. Nor can a ring be trusted whose entries KVM does not reset. That
+ * is -EOVERFLOW from then on, whoever asks. */
 int dirty_rings_harvest_cpu(struct dirty_rings *rings, unsigned cpu, uint64_t *found,
                             struct error *err);
 int dirty_rings_harvest(struct dirty_rings *rings, uint64_t *found, uint64_t *reset_ns,

@@ -10,7 +10,7 @@ import subprocess
 import termios
 
 import harness
-from harness import BINARY, Control, Process, check, main, path, receive, run, wait_until
+from harness import BINARY, Control, Process, check, main, path, receive, run, times, wait_until
 
 # Real mode at 0x1000: out 0xf4, eax = 7.
 EXIT_7 = bytes.fromhex("66b807000000" "e7f4" "f4ebfd")
@@ -47,7 +47,8 @@ def write(name, data):
 
 
 def test_help():
-    for words in ([], ["run"], ["receive"], ["migrate"], ["ctl"], ["info"], ["selftest"]):
+    for words in ([], ["run"], ["receive"], ["migrate"], ["ctl"], ["info"], ["selftest"], ["bench"],
+                  ["bench", "dirty-log"], ["bench", "bitmap"]):
         for flag in ("--help", "-h"):
             code, out, err = call(*words, flag)
             check(code == 0 and not err, f"{words} {flag}: {code} {err}")
@@ -286,7 +287,7 @@ def test_standard_input():
     process.kill()
     # A guest that answers nothing gets all of a file and of a pipe, each byte once.
     reader = write("reader", ADD_INPUT)
-    data = os.urandom(20000).replace(b"q", b"r") + b"q"
+    data = os.urandom(times(20000)).replace(b"q", b"r") + b"q"
     with open(write("input", data), "rb") as file:
         code, _, err = call("run", "--load-address", "0x1000", reader, stdin=file)
         check(code == sum(data) % 256, f"a file as input: {code}, not {sum(data) % 256}: {err}")
