@@ -10,7 +10,6 @@
 #include "tools/dirty_recording.h"
 
 #define PAGE_SHIFT 12
-#define SUFFIX     ".dirty"
 
 /* Of the short ones several, each filled differently: a bitmap that is walked again and again is
  * one whose every branch the CPU foresees, which no migration has. */
@@ -187,7 +186,9 @@ static int is_recording(const struct dirent *entry)
 {
     size_t length = strlen(entry->d_name);
 
-    return length > strlen(SUFFIX) && strcmp(entry->d_name + length - strlen(SUFFIX), SUFFIX) == 0;
+    return length > strlen(DIRTY_RECORDING_SUFFIX) &&
+           strcmp(entry->d_name + length - strlen(DIRTY_RECORDING_SUFFIX),
+                  DIRTY_RECORDING_SUFFIX) == 0;
 }
 
 int bench_cases_add_corpus(struct bench_cases *cases, const char *directory, struct error *err)
@@ -200,7 +201,8 @@ int bench_cases_add_corpus(struct bench_cases *cases, const char *directory, str
         return error_set(err, errno, "%s: %s", directory, strerror(errno));
     if (n == 0)
         rc = error_set(err, ENOENT,
-                       "no recording (*" SUFFIX ") in %s: migrate --record-dirty makes them",
+                       "no recording (*" DIRTY_RECORDING_SUFFIX
+                       ") in %s: migrate --record-dirty makes them",
                        directory);
     for (int i = 0; i < n; i++) {
         char path[4096];

@@ -92,10 +92,11 @@ int bench_measure(const struct bench_case *measured, const struct bench_walk *wa
                   struct error *err)
 {
     double *ns = calloc((size_t)(nwalks + 1) * turns, sizeof(*ns));
-    double *scratch = ns + (size_t)nwalks * turns;
+    double *scratch;
 
     if (!ns)
         return error_set(err, ENOMEM, "no memory for %u samples", nwalks * turns);
+    scratch = ns + (size_t)nwalks * turns;
     for (unsigned i = 0; i < nwalks; i++) {
         int rc = check(&walks[i], measured, err); /* warms the caches too */
 

@@ -137,8 +137,8 @@ void bench_dirty_summarize(struct bench_dirty *bench);
  * protection; 0 where the guest's clock is unknown. */
 uint64_t bench_dirty_stall_ns(const struct bench_dirty_row *row);
 
-/* Fills in before_ns from an earlier run's JSON, and says which rows it lacks. -ENOENT and the like
- * where there is none, -EINVAL where it is something else. */
+/* Fills in before_ns from an earlier run's JSON, and says which rows it lacks. -EINVAL where there
+ * is none, or something else. */
 int bench_dirty_compare(struct bench_dirty *bench, const char *path, struct error *err);
 
 /* The report. NULL without memory. */

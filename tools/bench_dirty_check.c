@@ -12,8 +12,8 @@
 
 /* Room that is left to the host, and to what a VM needs beside its slots. */
 #define SPARE_BYTES (256 * SIZE_MIB)
-/* Entries that KVM keeps free in a ring, and more. */
-#define RING_RESERVE 512u
+/* Entries that KVM keeps free in a ring (64, and 512 more for PML), and more. */
+#define RING_RESERVE 1024u
 
 static int check_ring(struct bench_dirty_config *config, const struct kvm *kvm, struct error *err)
 {

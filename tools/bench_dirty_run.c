@@ -68,6 +68,9 @@ static int measure(struct bench_dirty *bench, struct bench_dirty_lane *lane,
         result = writer_vm_hold(lane->vm, false, err);
     if (!result)
         result = bench_dirty_lane_store(bench, lane, &write_ns, err);
+    /* With PML, KVM logs the last stores when the vCPU leaves the guest next. */
+    if (!result && row->running)
+        result = writer_vm_kick(lane->vm, err);
     if (!result)
         result = bench_dirty_pass(lane, bench->config->nslots, &row->last, err);
     if (!result && row->running)

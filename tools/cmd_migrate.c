@@ -108,15 +108,21 @@ static int add_record(const char *path, json_t *arguments, struct error *err)
     free(directory);
     if (!name)
         return error_set(err, EINVAL, "--record-dirty: the file's name is not UTF-8");
-    return json_object_set_new(arguments, "x-record-dirty", name) ? -ENOMEM : 0;
+    return json_object_set_new(arguments, "x-record-dirty", name)
+               ? error_set(err, ENOMEM, "no memory for the order to migrate")
+               : 0;
 }
 
 /* Tells the source to migrate. */
 static int order(struct migrate_command *command, const char *uri, struct error *err)
 {
     json_t *arguments = json_pack("{s:s, s:b}", "uri", uri, "x-check", command->check);
-    int rc = command->record ? add_record(command->record, arguments, err) : 0;
+    int rc = 0;
 
+    if (!arguments)
+        return error_set(err, EINVAL, "the address is not UTF-8");
+    if (command->record)
+        rc = add_record(command->record, arguments, err);
     if (rc) {
         json_decref(arguments);
         return rc;

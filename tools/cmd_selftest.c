@@ -91,7 +91,7 @@ static void try_case(const struct kvm *kvm, struct selftest_outcome *outcome)
     uint64_t begin_ns = clock_now_ns();
 
     outcome->status = outcome->quick
-                          ? selftest_quick(kvm, outcome->backend, DIRTY_RING_DEFAULT_ENTRIES,
+                          ? selftest_quick(kvm, outcome->backend, DIRTY_RING_DEFAULT_ENTRIES, NULL,
                                            &outcome->verdict, &outcome->err)
                           : selftest_case(kvm, outcome->backend, outcome->kind, outcome->privilege,
                                           outcome->ncpus, &outcome->verdict, &outcome->err);

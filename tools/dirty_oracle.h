@@ -10,7 +10,11 @@
  *   - When all have stopped and the last round is through, the copy of each page, as it was when it
  *     was last reported, equals the page.
  *
- * A log may report more than was stored. The judge lives in this file alone, takes nothing from the
+ * Every vCPU leaves the guest before a fetch, and goes on beside it: only then has KVM logged all
+ * that it stored before (api.rst 8.29; Intel's PML holds pages back until then). A migration is no
+ * stricter, since it pauses the vCPUs before its last fetch.
+ *
+ * A log may report more than was stored. The judge (dirty_oracle_judge.h) takes nothing from the
  * kernel on trust, and never asserts: what was lost is an answer. */
 #ifndef TOOLS_DIRTY_ORACLE_H
 #define TOOLS_DIRTY_ORACLE_H
@@ -39,6 +43,8 @@ struct dirty_oracle_case {
     uint64_t stores;
     /* …then, with the device quiet, this many sweeps in which each vCPU stores to every page. */
     unsigned sweeps;
+
+    const bool *cancelled; /* atomic, NULL: never */
 };
 
 enum dirty_oracle_result {
@@ -59,12 +65,9 @@ struct dirty_oracle_verdict {
     char why[ERROR_TEXT_BYTES]; /* one line; empty where OK */
 };
 
-/* 0 with a verdict, or -errno where the case could not be tried (no memory, say). Takes over
- * SIGUSR1 (vmm/vcpu.h). */
+/* 0 with a verdict, or -errno where the case could not be tried (no memory, say) or was cancelled
+ * (-ECANCELED). Takes over SIGUSR1 (vmm/vcpu.h). */
 int dirty_oracle_run(const struct kvm *kvm, const struct dirty_oracle_case *test,
                      struct dirty_oracle_verdict *verdict, struct error *err);
-
-/* "ok", "broken", "absent" */
-const char *dirty_oracle_result_name(enum dirty_oracle_result result);
 
 #endif

@@ -123,6 +123,20 @@ static int open_file(struct recording_input *in)
     return code ? error_set(in->err, code, "%.250s: %s", in->path, strerror(code)) : 0;
 }
 
+/* RFC 8878 3.1.1: the magic number, then a descriptor whose bit 2 says that a checksum ends the
+ * frame. The library takes frames without one, and older formats too. */
+static int check_frame(const struct recording_input *in)
+{
+    static const uint8_t magic[] = {0x28, 0xb5, 0x2f, 0xfd};
+    const uint8_t *frame = (const uint8_t *)in->buffer + in->raw.pos;
+
+    if (in->raw.size - in->raw.pos <= sizeof(magic))
+        return recording_bad(in, "cut off before its contents");
+    if (memcmp(frame, magic, sizeof(magic)) != 0)
+        return recording_bad(in, "no zstd frame behind its header");
+    return frame[sizeof(magic)] & 4 ? 0 : recording_bad(in, "its zstd frame has no checksum");
+}
+
 static int take_file_header(struct recording_input *in)
 {
     struct recording_file_header header;
@@ -134,14 +148,14 @@ static int take_file_header(struct recording_input *in)
     if (bytes < sizeof(header) || memcmp(in->buffer, RECORDING_MAGIC, sizeof(header.magic)) != 0)
         return recording_bad(in, "it does not begin as one");
     memcpy(&header, in->buffer, sizeof(header));
-    in->raw.pos = sizeof(header);
     if (le32toh(header.version) != RECORDING_VERSION)
         return recording_bad(in, "version %" PRIu32 ", this pageferry reads %u",
                              le32toh(header.version), RECORDING_VERSION);
     if (le32toh(header.page_bytes) != RECORDING_PAGE_BYTES)
         return recording_bad(in, "pages of %" PRIu32 " bytes, not %u", le32toh(header.page_bytes),
                              RECORDING_PAGE_BYTES);
-    return 0;
+    in->raw.pos = sizeof(header);
+    return check_frame(in);
 }
 
 int recording_input_open(struct recording_input *in, const char *path, struct error *err)

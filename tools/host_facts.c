@@ -20,11 +20,6 @@ static const char *const names[HOST_NFACTS] = {
 
 static const char *const flavours[] = {"kvm_intel", "kvm_amd", "kvm_pvm", "kvm_hv"};
 
-const char *host_fact_name(enum host_fact fact)
-{
-    return (unsigned)fact < HOST_NFACTS ? names[fact] : "?";
-}
-
 void host_line(const char *path, char *text, size_t bytes)
 {
     FILE *file = fopen(path, "re");

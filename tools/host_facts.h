@@ -30,9 +30,6 @@ struct host_facts {
 
 void host_facts_read(struct host_facts *facts);
 
-/* The name of a fact, which is its JSON key too. */
-const char *host_fact_name(enum host_fact fact);
-
 /* An object of all facts; NULL without memory. */
 json_t *host_facts_json(const struct host_facts *facts);
 

@@ -32,8 +32,8 @@ struct incoming {
 };
 
 /* `made_for` says what the guest's machine is built with here. Takes over the descriptors: either
- * listen_fd, or in_fd and out_fd. unix_path (NULL: none) is the
- * socket's file, removed when nobody is wanted any more; borrowed. */
+ * listen_fd, or in_fd and out_fd. unix_path (NULL: none) is the socket's file, removed when nobody
+ * is wanted any more; borrowed. */
 int incoming_start(struct incoming *incoming, struct vm_host *host,
                    const struct machine_host *made_for, int listen_fd, const char *unix_path,
                    int in_fd, int out_fd, struct error *err);

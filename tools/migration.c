@@ -16,7 +16,7 @@ int migration_init(struct migration *migration, struct vm_host *host, struct err
     migration->given_fd = -1;
     migration->options = (struct precopy_options){.downtime_limit_ns = PRECOPY_DOWNTIME_LIMIT_NS,
                                                   .chunk_pages = PRECOPY_CHUNK_PAGES};
-    dirty_log_trust_init(&migration->trust, NULL);
+    dirty_log_trust_init(&migration->trust, NULL, &migration->interrupted);
     progress_init(&migration->progress);
     migration->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     migration->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -82,10 +82,12 @@ static enum precopy_outcome attempt(struct migration *migration, struct error *e
     int rc = trust_dirty_log(migration, err);
 
     if (rc) {
-        error_prefix(err, "before connecting");
         if (migration->given_fd >= 0)
             (void)close(migration->given_fd);
         migration->given_fd = -1;
+        if (rc == -ECANCELED && source.ops->alive(source.opaque, err) == 0)
+            return PRECOPY_CANCELLED;
+        error_prefix(err, "before connecting");
         return PRECOPY_FAILED;
     }
     rc = connect_stream(migration, &fd, &child, err);
@@ -198,6 +200,7 @@ int migration_start(struct migration *migration, const struct migration_request 
     migration->running_chosen = migration->dirty_log_chosen;
     migration->err.text[0] = '\0';
     migration->cancel_asked = false;
+    __atomic_store_n(&migration->interrupted, false, __ATOMIC_RELEASE);
     drain_fd(migration->cancel_fd);
     memset(progress_begin(&migration->progress), 0, sizeof(struct progress_view));
     progress_end(&migration->progress);
@@ -225,8 +228,10 @@ void migration_cancel(struct migration *migration)
 
 void migration_interrupt(struct migration *migration)
 {
-    if (migration->state == MIGRATION_UNDER_WAY)
-        signal_fd(migration->cancel_fd);
+    if (migration->state != MIGRATION_UNDER_WAY)
+        return;
+    __atomic_store_n(&migration->interrupted, true, __ATOMIC_RELEASE);
+    signal_fd(migration->cancel_fd);
 }
 
 void migration_collect(struct migration *migration)

@@ -33,9 +33,10 @@ struct migration {
     bool running_chosen; /* dirty_log_chosen of this attempt */
     char uri_text[URI_MAX_BYTES];
     struct uri uri;
-    int given_fd;  /* fd: scheme: the stream, handed over at start; else -1 */
-    int cancel_fd; /* eventfd, written by cancel */
-    int done_fd;   /* eventfd, written by the thread's end */
+    int given_fd;     /* fd: scheme: the stream, handed over at start; else -1 */
+    int cancel_fd;    /* eventfd, written by cancel */
+    bool interrupted; /* atomic; set with it */
+    int done_fd;      /* eventfd, written by the thread's end */
     bool cancel_asked;
     pthread_t thread;
     struct progress progress;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/selftest.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "vmm/dirty_ring.h"
@@ -89,7 +88,7 @@ int selftest_case(const struct kvm *kvm, enum dirty_log_backend backend, enum se
 }
 
 int selftest_quick(const struct kvm *kvm, enum dirty_log_backend backend, uint32_t ring_entries,
-                   struct dirty_oracle_verdict *verdict, struct error *err)
+                   const bool *cancelled, struct dirty_oracle_verdict *verdict, struct error *err)
 {
     static const uint64_t few[] = {65, 256 + 37};
     static const uint64_t more_than_a_ring[] = {65, SMALL_RING - 37};
@@ -106,6 +105,7 @@ int selftest_quick(const struct kvm *kvm, enum dirty_log_backend backend, uint32
         .rounds = 3,
         .stores = 50,
         .sweeps = 1,
+        .cancelled = cancelled,
     };
 
     return dirty_oracle_run(kvm, &test, verdict, err);

@@ -33,9 +33,10 @@ int selftest_case(const struct kvm *kvm, enum dirty_log_backend backend, enum se
 /* The short form, in VMs of its own: one vCPU in ring 3; two slots; logging switched on while it
  * stores; with the ring, one that runs full (of ring_entries, or a smaller one where that would
  * take long). Some 20 ms where a write fault takes 30 us. Any thread, but not two at once. Returns
- * as selftest_case(): -errno is no verdict, and no reason to distrust the backend. */
+ * as selftest_case(): -errno is no verdict, and no reason to distrust the backend; -ECANCELED soon
+ * after *cancelled (atomic, may be NULL) was set. */
 int selftest_quick(const struct kvm *kvm, enum dirty_log_backend backend, uint32_t ring_entries,
-                   struct dirty_oracle_verdict *verdict, struct error *err);
+                   const bool *cancelled, struct dirty_oracle_verdict *verdict, struct error *err);
 
 /* One line where a KVM flavour (host_facts' HOST_KVM) is known to break a backend in a way that the
  * short form does not show, else NULL. */

@@ -103,6 +103,7 @@ int writer_vm_open(struct writer_vm **out, const struct kvm *kvm,
     vm->ncpus = config->ncpus;
     vm->privilege = config->privilege;
     vm->max_list = config->max_list;
+    vm->cancelled = config->cancelled;
     vm->held = true;
     ret = create_vm(vm, config, err);
     if (!ret)

@@ -31,6 +31,7 @@ struct writer_vm_config {
     unsigned privilege;          /* 3 or 0: the ring that stores */
     uint64_t max_list;           /* longest list of one vCPU, in pages */
     uint32_t dirty_ring_entries; /* 0: no dirty ring */
+    const bool *cancelled;       /* atomic, NULL: never; calls that wait end with -ECANCELED */
 };
 
 struct writer_vm;
@@ -59,6 +60,10 @@ int writer_vm_set_list(struct writer_vm *vm, unsigned cpu, const gpa_t *pages, u
 
 /* Held: vCPUs are parked whenever no job runs. Released: they stay in the guest, polling. */
 int writer_vm_hold(struct writer_vm *vm, bool held, struct error *err);
+
+/* Every vCPU has left the guest once when this returns: KVM has logged what it held back till then
+ * (PML). Released ones are back in the guest, or on their way. */
+int writer_vm_kick(struct writer_vm *vm, struct error *err);
 
 struct writer_vm_result {
     uint64_t guest_ns; /* the longest vCPU's time over its list by the guest's own TSC; 0 where its

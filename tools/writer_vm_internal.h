@@ -37,6 +37,7 @@ struct writer_vm {
     struct dirty_log_vm log;
     struct writer_mailbox *mailbox[WRITER_VM_MAX_CPUS];
     unsigned tsc_khz;
+    const bool *cancelled; /* or NULL */
     bool held;
     bool roaming;
     uint64_t job; /* number of the last one */

@@ -15,6 +15,8 @@
 /* A waiter looks this often at once, then sleeps between looks: vCPUs may need its CPU. */
 #define BRISK_LOOKS 64
 #define LOOK_NS     (20 * CLOCK_NS_PER_US)
+/* Longer than this takes no look and no sleep between two. */
+#define LONG_LOOK_NS (CLOCK_NS_PER_SEC / 4)
 
 static uint64_t load(const uint64_t *word)
 {
@@ -39,6 +41,8 @@ static int check_alive(struct writer_vm *vm, struct error *err)
     if (vm->ended)
         ret = error_set(err, EIO, "%s", vm->why.text);
     pthread_mutex_unlock(&vm->lock);
+    if (!ret && vm->cancelled && __atomic_load_n(vm->cancelled, __ATOMIC_ACQUIRE))
+        ret = error_set(err, ECANCELED, "cancelled");
     return ret;
 }
 
@@ -70,17 +74,21 @@ static uint64_t progress(const struct writer_vm *vm)
 static int await(struct writer_vm *vm, const struct goal *goal, struct error *err)
 {
     const struct timespec pause = {.tv_nsec = LOOK_NS};
-    uint64_t seen = progress(vm), seen_ns = clock_now_ns();
+    uint64_t seen = progress(vm), looked_ns = clock_now_ns(), waited_ns = 0;
     int ret = 0;
 
     for (unsigned looks = 0; !ret && !reached(vm, goal); looks++) {
-        uint64_t now = progress(vm);
+        uint64_t now = progress(vm), now_ns = clock_now_ns();
+        uint64_t since_ns = now_ns - looked_ns;
 
         ret = check_alive(vm, err);
+        looked_ns = now_ns;
+        /* A process that was stopped did not wait. */
+        waited_ns += since_ns < LONG_LOOK_NS ? since_ns : LONG_LOOK_NS;
         if (now != seen) {
             seen = now;
-            seen_ns = clock_now_ns();
-        } else if (!ret && clock_now_ns() - seen_ns > PATIENCE_NS) {
+            waited_ns = 0;
+        } else if (!ret && waited_ns > PATIENCE_NS) {
             ret = error_set(err, ETIME,
                             "no vCPU has stored anything for %u s, %" PRIu64 " stores were made",
                             (unsigned)(PATIENCE_NS / CLOCK_NS_PER_SEC), seen);
@@ -122,6 +130,17 @@ int writer_vm_hold(struct writer_vm *vm, bool held, struct error *err)
     else
         vcpu_set_run(&vm->vcpus);
     return 0;
+}
+
+int writer_vm_kick(struct writer_vm *vm, struct error *err)
+{
+    int ret = check_alive(vm, err);
+
+    if (!ret && !vm->held) {
+        vcpu_set_park(&vm->vcpus);
+        vcpu_set_run(&vm->vcpus);
+    }
+    return ret;
 }
 
 static void post(struct writer_vm *vm, uint64_t kind, uint64_t value)

@@ -91,7 +91,8 @@ int dirty_log_sync(struct dirty_log *log, struct dirty_log_sync *found, struct e
 
 /* Claims [first_page, first_page + npages) of a region: *words are the chunk's dirty pages, bit 0
  * being first_page. They stay valid, and may be changed, until the next sync, close, or claim that
- * overlaps this one. first_page must be a multiple of 64, npages too unless the range ends the
+ * overlaps this one; claims of one region between two syncs lie in one array, side by side as their
+ * pages do. first_page must be a multiple of 64, npages too unless the range ends the
  * region. A chunk without pending pages costs no ioctl. */
 int dirty_log_claim(struct dirty_log *log, unsigned region, uint64_t first_page, uint64_t npages,
                     uint64_t **words, struct error *err);
@@ -100,7 +101,8 @@ int dirty_log_claim(struct dirty_log *log, unsigned region, uint64_t first_page,
 struct dirty_log_cost {
     uint64_t nioctls;
     uint64_t ioctl_ns;
-    uint64_t longest_ns; /* the longest single ioctl: about how long KVM held its lock */
+    uint64_t longest_ns; /* the longest single ioctl: about how long KVM held its lock; opening
+                            counts all slots as one */
 };
 
 /* Adds up since open, or since the last reset. */

@@ -3,9 +3,8 @@
  * A slot's pending bits. Claims hand out the words themselves, without a copy: what was handed out
  * is remembered, and is empty again when the next sync begins. Claims usually come in order and
  * reach the end: then one number tells it, and the kernel's words can simply replace the old ones.
- * Else a bit for each word does. That all is
- * pending at first is written down only as it is claimed: switching a log on then costs the same
- * for any size of slot. */
+ * Else a bit for each word does. That all is pending at first is written down only as it is
+ * claimed: switching a log on then costs the same for any size of slot. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a migration asks before it trusts a backend, and hosts that lack one. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +22,7 @@ static void quick_form(void **state)
         struct dirty_oracle_verdict verdict;
         struct error err = {""};
 
-        if (selftest_quick(kvm, backend, 16384, &verdict, &err))
+        if (selftest_quick(kvm, backend, 16384, NULL, &verdict, &err))
             fail_msg("%s", err.text);
         if (verdict.result == DIRTY_ORACLE_BROKEN)
             fail_msg("%s: %s", dirty_log_backend_name(backend), verdict.why);
@@ -55,11 +56,11 @@ static void absent_backends(void **state)
 
     old.dirty_ring_max = 0;
     old.manual_protect = 0;
-    assert_int_equal(selftest_quick(&old, DIRTY_LOG_RING, 4096, &verdict, NULL), 0);
+    assert_int_equal(selftest_quick(&old, DIRTY_LOG_RING, 4096, NULL, &verdict, NULL), 0);
     assert_int_equal(verdict.result, DIRTY_ORACLE_ABSENT);
     assert_int_equal(selftest_case(&old, DIRTY_LOG_CLEAR, SELFTEST_SMALL, 3, 1, &verdict, NULL), 0);
     assert_int_equal(verdict.result, DIRTY_ORACLE_ABSENT);
-    assert_int_equal(selftest_quick(&old, DIRTY_LOG_GET, 0, &verdict, NULL), 0);
+    assert_int_equal(selftest_quick(&old, DIRTY_LOG_GET, 0, NULL, &verdict, NULL), 0);
     assert_int_equal(verdict.result, DIRTY_ORACLE_OK);
 }
 
@@ -70,6 +71,20 @@ static void what_cannot_be_tried(void **state)
 
     assert_true(selftest_case(*state, DIRTY_LOG_GET, SELFTEST_LARGE, 3, 99, &verdict, &err) < 0);
     assert_non_null(strstr(err.text, "99 vCPUs"));
+}
+
+static void cancelled(void **state)
+{
+    const bool yes = true;
+    struct dirty_oracle_verdict verdict;
+
+    for (unsigned i = 0; i < DIRTY_LOG_NBACKENDS; i++) {
+        enum dirty_log_backend backend = (enum dirty_log_backend)i;
+
+        if (dirty_log_supported(*state, backend))
+            assert_int_equal(selftest_quick(*state, backend, 4096, &yes, &verdict, NULL),
+                             -ECANCELED);
+    }
 }
 
 static void known_hosts(void **state)
@@ -90,6 +105,7 @@ int main(void)
         cmocka_unit_test_prestate(every_kind, &kvm),
         cmocka_unit_test_prestate(absent_backends, &kvm),
         cmocka_unit_test_prestate(what_cannot_be_tried, &kvm),
+        cmocka_unit_test_prestate(cancelled, &kvm),
         cmocka_unit_test(known_hosts),
     };
     int result;

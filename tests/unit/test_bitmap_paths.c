@@ -249,38 +249,29 @@ static void walks_in_every_batch(void **state)
     for_each_path(walk_batches);
 }
 
-static void merge_and_take(const struct bitmap_path *path)
+static void merge(const struct bitmap_path *path)
 {
     uint64_t seed = 0x853c49e6748fea9bull;
-    uint64_t a[MAX_WORDS + 1], b[MAX_WORDS + 1], out[MAX_WORDS + 1], merged[MAX_WORDS + 1];
+    uint64_t a[MAX_WORDS + 1], b[MAX_WORDS + 1], merged[MAX_WORDS + 1];
 
     for (unsigned again = 0; again < 3000; again++) {
         uint64_t nbits = below(&seed, again % 2 ? 700 : MAX_BITS) + again % 3;
         size_t nwords = bitmap_words(nbits = nbits > MAX_BITS ? MAX_BITS : nbits);
-        bool any = false;
 
         fill(a, (unsigned)below(&seed, MANNERS), &seed);
         fill(b, (unsigned)below(&seed, MANNERS), &seed);
-        a[nwords] = out[nwords] = merged[nwords] = CANARY;
+        a[nwords] = merged[nwords] = CANARY;
         for (size_t i = 0; i < nwords; i++)
             merged[i] = a[i] | b[i];
-        for (size_t i = 0; i < nwords; i++)
-            any |= merged[i] != 0;
         assert_int_equal(path->merge(a, b, nbits), bitmap_path_scalar.count(merged, nbits));
         assert_memory_equal(a, merged, (nwords + 1) * sizeof(a[0]));
-        assert_int_equal(path->take(a, out, nwords), any);
-        assert_memory_equal(out, merged, (nwords + 1) * sizeof(a[0]));
-        for (size_t i = 0; i < nwords; i++)
-            assert_int_equal(a[i], 0);
-        assert_int_equal(a[nwords], CANARY);
-        assert_false(path->take(a, out, nwords));
     }
 }
 
-static void merges_and_takes(void **state)
+static void merges(void **state)
 {
     (void)state;
-    for_each_path(merge_and_take);
+    for_each_path(merge);
 }
 
 static void walk_nothing(const struct bitmap_path *path)
@@ -293,7 +284,6 @@ static void walk_nothing(const struct bitmap_path *path)
     assert_int_equal(path->runs(NULL, 0, &position, &run, 1), 0);
     assert_int_equal(path->pages(NULL, 0, &position, &page, 1), 0);
     assert_int_equal(path->merge(&word, &word, 0), 0);
-    assert_false(path->take(&word, &word, 0));
     assert_int_equal(word, UINT64_MAX);
 }
 
@@ -316,15 +306,13 @@ static void chooses_a_path(void **state)
     assert_int_equal(runs[0].first, 63);
     assert_int_equal(runs[0].count, 3);
     position = 0;
-    assert_int_equal(bitmap_pages(words, 66, &position, pages, BITMAP_PAGES_BATCH), 3);
+    assert_int_equal(bitmap_path_best()->pages(words, 66, &position, pages, BITMAP_PAGES_BATCH), 3);
     assert_int_equal(pages[2], 65);
     assert_int_equal(bitmap_count(words, 66), 3);
     assert_true(bitmap_any(words, 64));
     assert_false(bitmap_any(words, 63));
     out[0] = out[1] = 0;
     assert_int_equal(bitmap_merge(out, words, 66), 3);
-    assert_true(bitmap_take(words, out, 2));
-    assert_int_equal(bitmap_count(words, 128), 0);
 }
 
 /* KVM's bytes, whatever the host: bit n of byte m is page 8 m + n. */
@@ -348,7 +336,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(walks_every_size), cmocka_unit_test(walks_in_every_batch),
-        cmocka_unit_test(merges_and_takes), cmocka_unit_test(walks_nothing),
+        cmocka_unit_test(merges),           cmocka_unit_test(walks_nothing),
         cmocka_unit_test(chooses_a_path),   cmocka_unit_test(reads_little_endian),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,9 +19,10 @@ static int answer[DIRTY_LOG_NBACKENDS];
 static unsigned ntests[DIRTY_LOG_NBACKENDS];
 
 static int fake_test(const struct kvm *kvm, enum dirty_log_backend backend, uint32_t ring_entries,
-                     struct dirty_oracle_verdict *verdict, struct error *err)
+                     const bool *cancelled, struct dirty_oracle_verdict *verdict, struct error *err)
 {
     (void)kvm;
+    (void)cancelled;
     (void)ring_entries;
     ntests[backend]++;
     if (answer[backend] < 0)
@@ -46,7 +47,7 @@ static int setup(void **state)
 
     memset(answer, 0, sizeof(answer)); /* all OK */
     memset(ntests, 0, sizeof(ntests));
-    dirty_log_trust_init(&trust, fake_test);
+    dirty_log_trust_init(&trust, fake_test, NULL);
     *state = &trust;
     return 0;
 }
@@ -113,13 +114,25 @@ static void no_verdict_is_no_reason(void **state)
     assert_int_equal(backend, DIRTY_LOG_GET);
 }
 
+static void cancelled(void **state)
+{
+    enum dirty_log_backend backend = DIRTY_LOG_CLEAR;
+    struct error err;
+
+    answer[DIRTY_LOG_CLEAR] = -ECANCELED;
+    assert_int_equal(choose(*state, false, &backend, &err), -ECANCELED);
+    answer[DIRTY_LOG_CLEAR] = DIRTY_ORACLE_OK;
+    assert_int_equal(choose(*state, false, &backend, &err), 0);
+    assert_int_equal(ntests[DIRTY_LOG_CLEAR], 2);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, setup)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_good_one_is_tested_once), TEST(a_broken_one_is_left_alone), TEST(nothing_that_works),
-        TEST(the_user_may_insist),       TEST(no_verdict_is_no_reason),
+        TEST(the_user_may_insist),       TEST(no_verdict_is_no_reason),    TEST(cancelled),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -170,6 +170,23 @@ static void expect_consistent(const struct dirty_recording *recording)
     }
 }
 
+/* The library would read both: a frame without a checksum, and the formats of its youth. */
+static void refuses_frames_without_a_checksum(void **state)
+{
+    const struct folder *folder = *state;
+    uint8_t data[MAX_BYTES];
+    size_t bytes;
+
+    recording_fixture_record(folder);
+    bytes = recording_fixture_read_file(folder, data);
+    data[16 + 4] &= (uint8_t)~4u;
+    recording_fixture_write_file(folder, data, bytes - 4);
+    expect_refused(folder, "no checksum");
+    data[16] = 0x27;
+    recording_fixture_write_file(folder, data, bytes);
+    expect_refused(folder, "no zstd frame");
+}
+
 /* Damage that no checksum tells of: contents that were changed before they were sealed. */
 static void survives_changed_contents(void **state)
 {
@@ -237,9 +254,13 @@ static void stops_at_its_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(refuses_every_truncation),  IN_FOLDER(finds_every_flipped_bit),
-        IN_FOLDER(refuses_other_files),       IN_FOLDER(refuses_forgeries),
-        IN_FOLDER(survives_changed_contents), IN_FOLDER(stops_at_its_limit),
+        IN_FOLDER(refuses_every_truncation),
+        IN_FOLDER(finds_every_flipped_bit),
+        IN_FOLDER(refuses_other_files),
+        IN_FOLDER(refuses_forgeries),
+        IN_FOLDER(survives_changed_contents),
+        IN_FOLDER(stops_at_its_limit),
+        IN_FOLDER(refuses_frames_without_a_checksum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

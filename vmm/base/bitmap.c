@@ -102,12 +102,6 @@ size_t bitmap_runs(const uint64_t *words, uint64_t nbits, uint64_t *position,
     return bitmap_path_best()->runs(words, nbits, position, runs, max);
 }
 
-size_t bitmap_pages(const uint64_t *words, uint64_t nbits, uint64_t *position, uint64_t *pages,
-                    size_t max)
-{
-    return bitmap_path_best()->pages(words, nbits, position, pages, max);
-}
-
 uint64_t bitmap_count(const uint64_t *words, uint64_t nbits)
 {
     return bitmap_path_best()->count(words, nbits);
@@ -121,9 +115,4 @@ bool bitmap_any(const uint64_t *words, uint64_t nbits)
 uint64_t bitmap_merge(uint64_t *into, const uint64_t *from, uint64_t nbits)
 {
     return bitmap_path_best()->merge(into, from, nbits);
-}
-
-bool bitmap_take(uint64_t *from, uint64_t *out, size_t nwords)
-{
-    return bitmap_path_best()->take(from, out, nwords);
 }

@@ -4,9 +4,9 @@
  * them into runs of pages. A bitmap of nbits has bitmap_words(nbits) words; bits past nbits in the
  * last word are never looked at, whoever set them.
  *
- * What is long is done the best way that the CPU has (bitmap_path.h), chosen anew by each call: a
- * few bit tests. Plain functions are not atomic. The *_atomic ones are for bitmaps that device
- * threads mark while another thread harvests. */
+ * What is long is done the best way that the CPU has (bitmap_path.h). Plain functions are not
+ * atomic. The *_atomic ones are for bitmaps that device threads mark while another thread harvests.
+ */
 #ifndef VMM_BASE_BITMAP_H
 #define VMM_BASE_BITMAP_H
 
@@ -64,11 +64,6 @@ bool bitmap_next_run(const uint64_t *words, uint64_t nbits, uint64_t *position,
 size_t bitmap_runs(const uint64_t *words, uint64_t nbits, uint64_t *position,
                    struct bitmap_run *runs, size_t max);
 
-/* As bitmap_runs(), but yields the index of every set bit, for those who want pages one by one. The
- * fast ways need room for 64. */
-size_t bitmap_pages(const uint64_t *words, uint64_t nbits, uint64_t *position, uint64_t *pages,
-                    size_t max);
-
 /* 4 KiB each: on a stack, and in the first-level cache. */
 #define BITMAP_RUNS_BATCH  256u
 #define BITMAP_PAGES_BATCH 512u
@@ -78,9 +73,6 @@ bool bitmap_any(const uint64_t *words, uint64_t nbits);
 
 /* ORs `from` into `into`; returns how many of into's first nbits are set then. */
 uint64_t bitmap_merge(uint64_t *into, const uint64_t *from, uint64_t nbits);
-
-/* Moves nwords words: `out` gets them, `from` is zero then. Tells whether a bit was set. */
-bool bitmap_take(uint64_t *from, uint64_t *out, size_t nwords);
 
 /* KVM's dirty bitmaps are little-endian (set_bit_le() in the kernel, whatever the host): in place,
  * to and from words whose bit n is page n. Nothing to do on a little-endian host. */

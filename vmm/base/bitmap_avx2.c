@@ -162,27 +162,6 @@ WALK_TARGET static uint64_t avx2_merge(uint64_t *into, const uint64_t *from, uin
     return count - (uint64_t)__builtin_popcountll(into[nwords - 1] & ~walk_tail_mask(nbits));
 }
 
-WALK_TARGET static bool avx2_take(uint64_t *from, uint64_t *out, size_t nwords)
-{
-    __m256i any = _mm256_setzero_si256();
-    uint64_t rest = 0;
-    size_t i = 0;
-
-    for (; i + VECTOR_WORDS <= nwords; i += VECTOR_WORDS) {
-        __m256i words = load(from + i);
-
-        _mm256_storeu_si256((__m256i *)(void *)(out + i), words);
-        _mm256_storeu_si256((__m256i *)(void *)(from + i), _mm256_setzero_si256());
-        any = _mm256_or_si256(any, words);
-    }
-    for (; i < nwords; i++) {
-        out[i] = from[i];
-        from[i] = 0;
-        rest |= out[i];
-    }
-    return rest || !_mm256_testz_si256(any, any);
-}
-
 static bool avx2_supported(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
@@ -197,7 +176,6 @@ const struct bitmap_path bitmap_path_avx2 = {
     .count = avx2_count,
     .any = avx2_any,
     .merge = avx2_merge,
-    .take = avx2_take,
 };
 
 #endif

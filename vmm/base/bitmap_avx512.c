@@ -181,22 +181,6 @@ WALK_TARGET static uint64_t avx512_merge(uint64_t *into, const uint64_t *from, u
     return (uint64_t)_mm512_reduce_add_epi64(count);
 }
 
-WALK_TARGET static bool avx512_take(uint64_t *from, uint64_t *out, size_t nwords)
-{
-    __m512i any = _mm512_setzero_si512();
-
-    for (size_t i = 0; i < nwords; i += VECTOR_WORDS) {
-        size_t left = nwords - i;
-        __mmask8 mask = left < VECTOR_WORDS ? first_words(left) : 0xff;
-        __m512i words = _mm512_maskz_loadu_epi64(mask, from + i);
-
-        _mm512_mask_storeu_epi64(out + i, mask, words);
-        _mm512_mask_storeu_epi64(from + i, mask, _mm512_setzero_si512());
-        any = _mm512_or_si512(any, words);
-    }
-    return _mm512_test_epi64_mask(any, any) != 0;
-}
-
 static bool avx512_supported(void)
 {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -213,7 +197,6 @@ const struct bitmap_path bitmap_path_avx512 = {
     .count = avx512_count,
     .any = avx512_any,
     .merge = avx512_merge,
-    .take = avx512_take,
 };
 
 #endif

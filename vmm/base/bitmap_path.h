@@ -3,7 +3,7 @@
  * The ways of walking a bitmap: plain words everywhere, AVX2 and AVX-512 where the CPU has them.
  * bitmap.h chooses by itself; tests and benches reach each of them here. All are pure functions
  * with the contracts of the functions of the same name in bitmap.h, and all give the same answers,
- * except that the batches of bitmap_runs() and bitmap_pages() may end at other places. */
+ * except that batches may end at other places. */
 #ifndef VMM_BASE_BITMAP_PATH_H
 #define VMM_BASE_BITMAP_PATH_H
 
@@ -14,12 +14,13 @@ struct bitmap_path {
     bool (*supported)(void);
     size_t (*runs)(const uint64_t *words, uint64_t nbits, uint64_t *position,
                    struct bitmap_run *runs, size_t max);
+    /* As runs, but yields the index of every set bit, for those who want pages one by one. The fast
+     * ways need room for 64. */
     size_t (*pages)(const uint64_t *words, uint64_t nbits, uint64_t *position, uint64_t *pages,
                     size_t max);
     uint64_t (*count)(const uint64_t *words, uint64_t nbits);
     bool (*any)(const uint64_t *words, uint64_t nbits);
     uint64_t (*merge)(uint64_t *into, const uint64_t *from, uint64_t nbits);
-    bool (*take)(uint64_t *from, uint64_t *out, size_t nwords);
 };
 
 extern const struct bitmap_path bitmap_path_scalar;
@@ -32,7 +33,8 @@ extern const struct bitmap_path bitmap_path_avx512;
  * supported() must not be called. */
 const struct bitmap_path *bitmap_path_at(unsigned index);
 
-/* The best that this CPU has: a few bit tests, so once per batch is cheap enough. */
+/* The best that this CPU has. What it has was read once, when the program started (libgcc); each
+ * call tests a few bits of that, so once per batch is cheap enough. */
 const struct bitmap_path *bitmap_path_best(void);
 
 #endif

@@ -102,18 +102,6 @@ static uint64_t scalar_merge(uint64_t *into, const uint64_t *from, uint64_t nbit
     return count - count_word(into[nwords - 1] & ~walk_tail_mask(nbits));
 }
 
-static bool scalar_take(uint64_t *from, uint64_t *out, size_t nwords)
-{
-    uint64_t any = 0;
-
-    for (size_t i = 0; i < nwords; i++) {
-        out[i] = from[i];
-        from[i] = 0;
-        any |= out[i];
-    }
-    return any != 0;
-}
-
 static bool scalar_supported(void)
 {
     return true;
@@ -127,5 +115,4 @@ const struct bitmap_path bitmap_path_scalar = {
     .count = scalar_count,
     .any = scalar_any,
     .merge = scalar_merge,
-    .take = scalar_take,
 };
