@@ -31,7 +31,7 @@ static const char help[] =
     "      --backend LIST       of get, clear, ring (default: all that the host has)\n"
     "      --chunk LIST         pages of a claim, multiples of 64 (default 16K)\n"
     "      --clear-ranges LIST  of narrow (default), whole, split\n"
-    "      --ring-entries N     of each vCPU's dirty ring (default: enough, if possible)\n"
+    "      --ring-entries N     of a vCPU's dirty ring (default: enough, if possible)\n"
     "      --backing KIND       anon, thp (default), memfd or hugetlb\n"
     "      --vcpus N            that store (default 1)\n"
     "      --ring 0|3           the privilege ring that stores (default 3)\n"

@@ -76,4 +76,4 @@ def test_csv_table_and_path():
 
 
 if __name__ == "__main__":
-    main(test_bad_input, test_json, test_csv_table_and_path)
+    main(test_bad_input, test_json, test_csv_table_and_path, kvm=False)

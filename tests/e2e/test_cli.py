@@ -287,7 +287,7 @@ def test_standard_input():
     process.kill()
     # A guest that answers nothing gets all of a file and of a pipe, each byte once.
     reader = write("reader", ADD_INPUT)
-    data = os.urandom(times(20000)).replace(b"q", b"r") + b"q"
+    data = os.urandom(times(6000)).replace(b"q", b"r") + b"q"
     with open(write("input", data), "rb") as file:
         code, _, err = call("run", "--load-address", "0x1000", reader, stdin=file)
         check(code == sum(data) % 256, f"a file as input: {code}, not {sum(data) % 256}: {err}")

@@ -40,6 +40,11 @@ def huge_pages_free():
     return int(found.group(1)) if found else 0
 
 
+def available():
+    with open("/proc/meminfo", encoding="ascii") as file:
+        return int(re.search(r"MemAvailable:\s+(\d+)", file.read()).group(1)) << 10
+
+
 def test_every_backing():
     ranges = [(0, 64 << 20), (GPA, BYTES)]
     for backing in "anon", "thp", "memfd":
@@ -68,6 +73,9 @@ def test_every_scene():
 def test_beside_all_ram():
     """Above 3 GiB the frame buffer is the third region; RAM up to the gap and behind it stays intact."""
     gib = 1 << 30
+    if available() < 6 * gib:
+        print("  not tested: this host has less than 6 GiB of memory available")
+        return
     hop("5G", 2, "fb rate=60", (), [(0, 3 * gib), (4 * gib, 2 * gib), (GPA, BYTES)])
     hop("3G", 1, "memcheck set=64M stride=0", ("--backing", "anon"), [(0, 3 * gib), (GPA, BYTES)])
     hop("3076M", 1, "memcheck set=64M stride=0", ("--backing", "anon"),

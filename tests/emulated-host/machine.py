@@ -8,7 +8,8 @@ import subprocess
 import packages
 
 QEMU = "qemu-system-x86_64"
-MEMORY = "3G"
+# For a guest with RAM on both sides of the gap below 4 GiB. What is not used is not there.
+MEMORY = "7G"
 # One thread of QEMU for both CPUs computes less in all than two that must agree, and what emulated CPUs get wrong when
 # they really run at once cannot happen; several hosts side by side use the other cores.
 ACCELERATOR = "tcg,thread=single"

@@ -14,17 +14,20 @@ PYTHON = os.path.realpath(sys.executable)
 # Shadow paging differs in how a write is caught: the dirty log, and a migration that relies on it.
 DIRTY_TRACKING = r"kvm\.test_dirty_log.*|kvm\.test_machine|e2e\.memcheck_short"
 # Two kernels answer these alike, unless KVM breaks: what concerns peers, processes and the command line, not the guest.
-NOT_OF_THE_KERNEL = r"e2e\.(bad_peers|cli|control|kill|qmp|record)"
+# (And the full selftest, whose parts are kvm tests.) Each runs on one of them, so that both take about as long.
+ON_6_12 = r"e2e\.(bench|kill|record|selftest)"
+ON_6_1 = r"e2e\.(bad_peers|cli|control|framebuffer|qmp)"
 EVERYTHING = os.environ.get("PAGEFERRY_EMULATED_FULL")
 
 # Name of a variant: kernel, options of kvm-amd, which tests.
 VARIANTS = {
-    "6.12": ("6.12", "", ".*"),
-    "6.1": ("6.1", "", ".*" if EVERYTHING else rf"(?!{NOT_OF_THE_KERNEL}$).*"),
+    "6.12": ("6.12", "", ".*" if EVERYTHING else rf"(?!{ON_6_1}$).*"),
+    "6.1": ("6.1", "", ".*" if EVERYTHING else rf"(?!{ON_6_12}$).*"),
     "6.12-npt0": ("6.12", "npt=0", ".*" if EVERYTHING else DIRTY_TRACKING),
 }
 
 NOT_INSIDE = {
+    "e2e.bench_bitmap": "needs no KVM: it runs outside everywhere",
     "e2e.docs": "needs man and no KVM: what it says of the documents is the same everywhere",
     "e2e.guest_qemu": "needs QEMU, which tests the guest and not pageferry",
 }
