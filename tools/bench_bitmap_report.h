@@ -7,8 +7,7 @@
 #include <jansson.h>
 
 #include "tools/bench_bitmap_measure.h"
-
-enum bench_format { BENCH_FORMAT_TEXT, BENCH_FORMAT_CSV, BENCH_FORMAT_JSON };
+#include "tools/bench_format.h"
 
 struct bench_report {
     enum bench_format format;

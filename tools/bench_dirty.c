@@ -190,11 +190,11 @@ static int report(const struct bench_dirty *bench, struct error *err)
     json_t *object;
     char *dump;
 
-    if (bench->config->form == BENCH_TEXT)
+    if (bench->config->format == BENCH_FORMAT_TEXT)
         bench_dirty_print(bench);
-    if (bench->config->form == BENCH_CSV)
+    if (bench->config->format == BENCH_FORMAT_CSV)
         bench_dirty_print_csv(bench);
-    if (bench->config->form != BENCH_JSON)
+    if (bench->config->format != BENCH_FORMAT_JSON)
         return 0;
     object = bench_dirty_json(bench);
     dump = object ? json_dumps(object, JSON_INDENT(1)) : NULL;

@@ -13,6 +13,7 @@
 
 #include <jansson.h>
 
+#include "tools/bench_format.h"
 #include "tools/bench_kvm_stats.h"
 #include "tools/bench_numbers.h"
 #include "tools/bench_pattern.h"
@@ -26,8 +27,6 @@
 #define BENCH_DIRTY_MAX_LANES  16
 #define BENCH_DIRTY_MAX_CPUS   (1 + WRITER_VM_MAX_CPUS)
 #define BENCH_DIRTY_NAME_BYTES 64
-
-enum bench_dirty_form { BENCH_TEXT, BENCH_JSON, BENCH_CSV };
 
 struct bench_dirty_config {
     uint64_t npages; /* of each slot */
@@ -43,7 +42,7 @@ struct bench_dirty_config {
     enum memory_backing backing;
     bool also_running, pin;
     bool table_2012; /* print as that table */
-    enum bench_dirty_form form;
+    enum bench_format format;
     const char *compare; /* file, or NULL */
 };
 

@@ -234,7 +234,9 @@ static int take_counts(const struct words *words, struct bench_dirty_config *con
     config->privilege = (unsigned)words->ring;
     config->iterations = (unsigned)words->iterations;
     config->ring_entries = (uint32_t)words->ring_entries;
-    config->form = words->json ? BENCH_JSON : words->csv ? BENCH_CSV : BENCH_TEXT;
+    config->format = words->json  ? BENCH_FORMAT_JSON
+                     : words->csv ? BENCH_FORMAT_CSV
+                                  : BENCH_FORMAT_TEXT;
     return 0;
 }
 

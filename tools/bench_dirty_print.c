@@ -26,11 +26,6 @@ static void print_host(const struct bench_dirty *bench)
            config->privilege, config->pin ? ", pinned" : "", config->iterations);
 }
 
-static double per(uint64_t value, uint64_t count)
-{
-    return count ? (double)value / (double)count : 0;
-}
-
 static void print_row(const struct bench_dirty_lane *lane, const struct bench_dirty_row *row)
 {
     const struct bench_summary *s = row->summary;
@@ -38,14 +33,15 @@ static void print_row(const struct bench_dirty_lane *lane, const struct bench_di
 
     printf("%8" PRIu64 " %9" PRIu64 " %9" PRIu64 " %9" PRIu64 " %9" PRIu64 " %9.1f %9" PRIu64
            " %8" PRIu64 " %6.1f %5.2f %6" PRIu64 " %8" PRIu64,
-           row->dirty, pass->min, pass->median, pass->p99, pass->max, per(pass->median, row->pages),
-           s[BENCH_IOCTL].median, s[BENCH_WALK].median, per(s[BENCH_WALK].median, row->last.runs),
-           per(s[BENCH_WALK].median, row->last.words), s[BENCH_REST].median,
+           row->dirty, pass->min, pass->median, pass->p99, pass->max,
+           bench_per(pass->median, row->pages), s[BENCH_IOCTL].median, s[BENCH_WALK].median,
+           bench_per(s[BENCH_WALK].median, row->last.runs),
+           bench_per(s[BENCH_WALK].median, row->last.words), s[BENCH_REST].median,
            s[BENCH_LONGEST].median);
     if (lane->backend == DIRTY_LOG_RING)
         printf(" %8" PRIu64 " %6" PRIu64, s[BENCH_HARVEST].median, row->full_exits);
     if (row->before_ns)
-        printf(" %9" PRIu64 " %6.2f", row->before_ns, per(pass->median, row->before_ns));
+        printf(" %9" PRIu64 " %6.2f", row->before_ns, bench_per(pass->median, row->before_ns));
     printf("%s\n", row->extra ? " +" : "");
 }
 
@@ -152,7 +148,7 @@ static void print_guest(const struct bench_dirty *bench, unsigned first)
             const struct bench_dirty_row *row = &bench->lane[j].row[i];
             uint64_t stall = bench_dirty_stall_ns(row);
 
-            printf(" | %14" PRIu64 " %9.0f", stall / 1000, per(stall, row->pages));
+            printf(" | %14" PRIu64 " %9.0f", stall / 1000, bench_per(stall, row->pages));
         }
         puts("");
     }
@@ -169,7 +165,7 @@ static void print_2012(const struct bench_dirty *bench, unsigned first)
             const struct bench_dirty_row *row = &bench->lane[j].row[i];
             uint64_t ns = row->summary[BENCH_PASS].median;
 
-            printf(" | %14" PRIu64 " %9.1f", ns, per(ns, row->pages));
+            printf(" | %14" PRIu64 " %9.1f", ns, bench_per(ns, row->pages));
         }
         puts("");
     }

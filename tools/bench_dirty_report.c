@@ -41,11 +41,6 @@ static json_t *summary_json(const struct bench_summary *summary)
                      (json_int_t)summary->max);
 }
 
-static double per(uint64_t value, uint64_t count)
-{
-    return count ? (double)value / (double)count : 0;
-}
-
 static json_t *row_json(const struct bench_dirty_row *row)
 {
     uint64_t pass = row->summary[BENCH_PASS].median;
@@ -53,19 +48,19 @@ static json_t *row_json(const struct bench_dirty_row *row)
     json_t *object = json_pack(
         "{s:I, s:I, s:b, s:f, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:I}", "dirty",
         (json_int_t)row->dirty, "pages", (json_int_t)row->pages, "vcpus_running", (int)row->running,
-        "ns_per_page", per(pass, row->pages), "ioctls", (json_int_t)row->last.nioctls, "runs",
+        "ns_per_page", bench_per(pass, row->pages), "ioctls", (json_int_t)row->last.nioctls, "runs",
         (json_int_t)row->last.runs, "words", (json_int_t)row->last.words, "walk_ns_per_run",
-        per(walk, row->last.runs), "walk_ns_per_word", per(walk, row->last.words), "extra_pages",
-        (json_int_t)row->extra, "ring_full", (json_int_t)row->full_exits, "stall_ns",
+        bench_per(walk, row->last.runs), "walk_ns_per_word", bench_per(walk, row->last.words),
+        "extra_pages", (json_int_t)row->extra, "ring_full", (json_int_t)row->full_exits, "stall_ns",
         (json_int_t)bench_dirty_stall_ns(row), "stall_ns_per_write",
-        per(bench_dirty_stall_ns(row), row->pages), "unprotected_ns",
+        bench_per(bench_dirty_stall_ns(row), row->pages), "unprotected_ns",
         (json_int_t)row->unprotected_ns);
 
     for (unsigned i = 0; object && i < BENCH_NMETRICS; i++)
         (void)json_object_set_new(object, metric_names[i], summary_json(&row->summary[i]));
     if (object && row->before_ns) {
         (void)json_object_set_new(object, "before_ns", json_integer((json_int_t)row->before_ns));
-        (void)json_object_set_new(object, "ratio", json_real(per(pass, row->before_ns)));
+        (void)json_object_set_new(object, "ratio", json_real(bench_per(pass, row->before_ns)));
     }
     return object;
 }

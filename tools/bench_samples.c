@@ -47,3 +47,8 @@ struct bench_summary bench_samples_summary(struct bench_samples *samples)
     summary.max = value[n - 1];
     return summary;
 }
+
+double bench_per(uint64_t value, uint64_t count)
+{
+    return count ? (double)value / (double)count : 0;
+}

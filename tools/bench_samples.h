@@ -26,4 +26,7 @@ void bench_samples_add(struct bench_samples *samples, uint64_t value);
  * even number is the mean of the two in the middle. Sorts the samples. */
 struct bench_summary bench_samples_summary(struct bench_samples *samples);
 
+/* value / count; 0 where there is nothing to divide by. */
+double bench_per(uint64_t value, uint64_t count);
+
 #endif

@@ -9,6 +9,9 @@
 #include "tools/vm_host.h"
 #include "vmm/dirty_log.h"
 
+/* Where a machine's RAM is, as the engine wants to know it. */
+void binding_layout(const struct memory *memory, struct migrate_layout *layout);
+
 struct binding_source {
     struct vm_host *host;
     struct dirty_log_options log_options;

@@ -26,19 +26,13 @@ static int create(void *opaque, const void *tree, size_t tree_bytes, struct migr
                   struct error *err)
 {
     struct binding_sink *binding = opaque;
-    const struct memory *memory;
     struct machine *machine;
     int rc = machine_create(&machine, &binding->host->kvm, tree, tree_bytes, &binding->machine_host,
                             err);
 
     if (rc)
         return rc;
-    memory = machine_memory(machine);
-    layout->nregions = memory->nregions;
-    for (unsigned i = 0; i < memory->nregions; i++)
-        layout->region[i] = (struct migrate_region){.gpa = memory->region[i].gpa,
-                                                    .npages = memory->region[i].npages,
-                                                    .hva = memory->region[i].hva};
+    binding_layout(machine_memory(machine), layout);
     binding->machine = machine;
     return 0;
 }

@@ -10,7 +10,7 @@
 #include "vmm/base/bitmap.h"
 #include "vmm/dirty_ring.h"
 
-static void describe_layout(struct memory *memory, struct migrate_layout *layout)
+void binding_layout(const struct memory *memory, struct migrate_layout *layout)
 {
     layout->nregions = memory->nregions;
     for (unsigned i = 0; i < memory->nregions; i++)
@@ -31,7 +31,7 @@ static int describe(void *opaque, const void **tree, size_t *tree_bytes,
 
     (void)err;
     *tree = machine_fdt(binding->host->machine, tree_bytes);
-    describe_layout(memory_of(binding), layout);
+    binding_layout(memory_of(binding), layout);
     return 0;
 }
 
@@ -216,7 +216,7 @@ int binding_source_record(struct binding_source *binding, const char *path, stru
 {
     struct migrate_layout layout;
 
-    describe_layout(memory_of(binding), &layout);
+    binding_layout(memory_of(binding), &layout);
     return binding_recorder_start(&binding->recorder, path, &layout, err);
 }
 
