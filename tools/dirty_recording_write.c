@@ -211,13 +211,14 @@ int dirty_recorder_open(struct dirty_recorder **out, const char *path,
 void dirty_recorder_add(struct dirty_recorder *recorder, unsigned region, uint64_t first_page,
                         uint64_t npages, const uint64_t *words)
 {
-    const struct recorder_region *r = &recorder->region[region];
-    uint64_t *to = r->words + first_page / BITMAP_WORD_BITS;
+    const struct recorder_region *r = recorder->region + region;
     size_t full = (size_t)(npages / BITMAP_WORD_BITS);
+    uint64_t *to;
 
     assert(region < recorder->nregions && first_page % BITMAP_WORD_BITS == 0);
     assert(first_page <= r->npages && npages <= r->npages - first_page);
     assert(npages % BITMAP_WORD_BITS == 0 || first_page + npages == r->npages);
+    to = r->words + first_page / BITMAP_WORD_BITS;
     recorder->in_round = true;
     for (size_t i = 0; i < full; i++)
         to[i] |= words[i];

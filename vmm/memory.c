@@ -210,7 +210,8 @@ void memory_mark_written(struct memory *memory, gpa_t gpa, uint64_t bytes)
         last = (gpa - region->gpa + take - 1) / MEMORY_PAGE_BYTES;
         for (uint64_t page = first; page <= last; page++)
             bitmap_set_atomic(region->vmm_dirty, page);
-        __atomic_store_n(&region->vmm_marked, true, __ATOMIC_RELEASE);
+        /* Not a plain store: whoever sees the last marker's must see the earlier ones' bits too. */
+        (void)__atomic_exchange_n(&region->vmm_marked, true, __ATOMIC_RELEASE);
         gpa += take;
         bytes -= take;
     }
