@@ -8,14 +8,20 @@ import subprocess
 import packages
 
 QEMU = "qemu-system-x86_64"
-# For a guest with RAM on both sides of the gap below 4 GiB. What is not used is not there.
-MEMORY = "7G"
+# The first for a guest with RAM on both sides of the gap below 4 GiB. What is not used is not there, but a host gives no
+# process more than it has.
+MEMORY_GIB = (7, 3, 1)
 # One thread of QEMU for both CPUs computes less in all than two that must agree, and what emulated CPUs get wrong when
 # they really run at once cannot happen; several hosts side by side use the other cores.
 ACCELERATOR = "tcg,thread=single"
 # What costs an emulated CPU much and does not concern KVM's code: mitigations, pages cleared twice, a watch on the TSC.
 # (So does a fifth level of page tables.)
 FASTER = "mitigations=off init_on_alloc=0 tsc=reliable"
+
+
+def memory():
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return f"{next((gib for gib in MEMORY_GIB if gib << 30 < total), MEMORY_GIB[-1])}G"
 
 
 def boot(cache, directory, kernel, image, options="", console=None):
@@ -32,7 +38,7 @@ def boot(cache, directory, kernel, image, options="", console=None):
     records = os.path.join(directory, "records")
     open(records, "w", encoding="ascii").close()
     first = f"file,id=console,path={console}" if console else "stdio,id=console,signal=on"
-    command = [QEMU, "-accel", ACCELERATOR, "-cpu", "max,la57=off", "-smp", "2", "-m", MEMORY, "-nodefaults",
+    command = [QEMU, "-accel", ACCELERATOR, "-cpu", "max,la57=off", "-smp", "2", "-m", memory(), "-nodefaults",
                "-no-user-config", "-display", "none", "-net", "none", "-no-reboot", "-chardev", first,
                "-serial", "chardev:console", "-serial", f"file:{records}", "-kernel", vmlinuz, "-initrd", initramfs,
                "-append", f"console=ttyS0 panic=-1 oops=panic quiet loglevel={5 if console else 1} "
