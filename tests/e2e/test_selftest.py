@@ -51,7 +51,10 @@ def test_full_json():
 
 
 def test_table():
-    backends = ("get", "clear") if EFFORT >= 100 else ("clear",)
+    if EFFORT < 100:
+        print("  not tested: the same once more, for people")
+        return
+    backends = ("get", "clear")
     status, out, err = selftest("--backend", ",".join(backends), "--cpus", "1")
     lines = out.splitlines()
     check(status == 0 and not err, f"status {status}: {err}")

@@ -106,7 +106,7 @@ def interactive(build, variant, task, programs=()):
     """Does a task inside with this terminal as its console, and more programs; the status it wrote to its second
     serial port.
     """
-    kernel, options, _ = plan.VARIANTS[variant]
+    kernel, options, _, lacks = plan.VARIANTS[variant]
     cache = os.path.join(build, "emulated-host", "cache")
     directory = suite.directory(build, f"{variant}.interactive")
     os.makedirs(directory, exist_ok=True)
@@ -120,7 +120,7 @@ def interactive(build, variant, task, programs=()):
         made.program(program)
     made.data("/inside/task", f"export PAGEFERRY={build}/tools/pageferry PATH=$PATH:{build}/tools\n{task}"
               "echo \"{\\\"event\\\": \\\"exit\\\", \\\"code\\\": $?}\" >/dev/ttyS1\n".encode())
-    process, path = machine.boot(cache, directory, kernel, made, options)
+    process, path = machine.boot(cache, directory, kernel, made, options, lacks)
     process.wait()
     ended = [record["code"] for record in machine.Records(path).new() if record["event"] == "exit"]
     return ended[0] if ended else 1

@@ -24,7 +24,7 @@ def memory():
     return f"{next((gib for gib in MEMORY_GIB if gib << 30 < total), MEMORY_GIB[-1])}G"
 
 
-def boot(cache, directory, kernel, image, options="", console=None):
+def boot(cache, directory, kernel, image, options="", lacks="", console=None):
     """Starts QEMU with the finished image; the console goes to the file `console`, or is this terminal. Returns
     (process, path of the records that come out of the second serial port).
     """
@@ -38,7 +38,7 @@ def boot(cache, directory, kernel, image, options="", console=None):
     records = os.path.join(directory, "records")
     open(records, "w", encoding="ascii").close()
     first = f"file,id=console,path={console}" if console else "stdio,id=console,signal=on"
-    command = [QEMU, "-accel", ACCELERATOR, "-cpu", "max,la57=off", "-smp", "2", "-m", memory(), "-nodefaults",
+    command = [QEMU, "-accel", ACCELERATOR, "-cpu", ",".join(filter(None, ("max,la57=off", lacks))), "-smp", "2", "-m", memory(), "-nodefaults",
                "-no-user-config", "-display", "none", "-net", "none", "-no-reboot", "-chardev", first,
                "-serial", "chardev:console", "-serial", f"file:{records}", "-kernel", vmlinuz, "-initrd", initramfs,
                "-append", f"console=ttyS0 panic=-1 oops=panic quiet loglevel={5 if console else 1} "
