@@ -20,7 +20,7 @@ static const char help[] =
     "Walks dirty bitmaps of 32 and 512 KiB, made up and recorded ones: by byte and by\n"
     "word, as VMMs used to, and in each way that pageferry has for this CPU, by runs\n"
     "and by pages. All count the pages and XOR their numbers, and must agree.\n\n"
-    "      --corpus DIR     recordings of migrate --record-dirty (default: those of\n"
+    "      --corpus PATH    recordings of migrate --record-dirty (default: those of\n"
     "                       pageferry)\n"
     "      --path NAME      only this way: scalar, avx2 or avx512\n"
     "      --iterations N   how often each is measured, by turns (default 21)\n"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/bench_bitmap_cases.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -147,6 +148,16 @@ int bench_cases_add_synthetic(struct bench_cases *cases, struct error *err)
     return 0;
 }
 
+/* A file's name up to its first dot. It goes to terminals, CSV and JSON: plain characters only. */
+static void name_case(struct bench_case *named, const char *file)
+{
+    (void)snprintf(named->name, sizeof(named->name), "%.*s", (int)strcspn(file, "."), file);
+    for (char *c = named->name; *c; c++) {
+        if (!isascii((unsigned char)*c) || !isgraph((unsigned char)*c) || strchr(",\"\\", *c))
+            *c = '?';
+    }
+}
+
 static int add_recording(struct bench_cases *cases, const char *path, struct error *err)
 {
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
@@ -175,7 +186,7 @@ static int add_recording(struct bench_cases *cases, const char *path, struct err
         rc = error_set(err, EINVAL, "%s holds a full copy and no round after it", path);
     if (!rc) {
         added->recorded = true;
-        (void)snprintf(added->name, sizeof(added->name), "%.*s", (int)strcspn(name, "."), name);
+        name_case(added, name);
         sum_up(added);
     }
     dirty_recording_free(recording);
@@ -191,28 +202,30 @@ static int is_recording(const struct dirent *entry)
                   DIRTY_RECORDING_SUFFIX) == 0;
 }
 
-int bench_cases_add_corpus(struct bench_cases *cases, const char *directory, struct error *err)
+int bench_cases_add_corpus(struct bench_cases *cases, const char *path, struct error *err)
 {
     struct dirent **entries;
-    int n = scandir(directory, &entries, is_recording, alphasort);
+    int n = scandir(path, &entries, is_recording, alphasort);
     int rc = 0;
 
+    if (n < 0 && errno == ENOTDIR)
+        return add_recording(cases, path, err);
     if (n < 0)
-        return error_set(err, errno, "%s: %s", directory, strerror(errno));
+        return error_set(err, errno, "%s: %s", path, strerror(errno));
     if (n == 0)
         rc = error_set(err, ENOENT,
                        "no recording (*" DIRTY_RECORDING_SUFFIX
                        ") in %s: migrate --record-dirty makes them",
-                       directory);
+                       path);
     for (int i = 0; i < n; i++) {
-        char path[4096];
+        char file[4096];
 
-        if (!rc && snprintf(path, sizeof(path), "%s/%s", directory, entries[i]->d_name) >=
-                       (int)sizeof(path))
+        if (!rc &&
+            snprintf(file, sizeof(file), "%s/%s", path, entries[i]->d_name) >= (int)sizeof(file))
             rc = error_set(err, ENAMETOOLONG, "the path of recording %s is too long",
                            entries[i]->d_name);
         if (!rc)
-            rc = add_recording(cases, path, err);
+            rc = add_recording(cases, file, err);
         free(entries[i]);
     }
     free(entries);

@@ -29,9 +29,9 @@ struct bench_cases {
  * -ENOMEM. */
 int bench_cases_add_synthetic(struct bench_cases *cases, struct error *err);
 
-/* Every recording (*.dirty) of a directory, by name: the rounds after the full copy. -ENOENT where
- * there is none, else the loader's errno, and a line. */
-int bench_cases_add_corpus(struct bench_cases *cases, const char *directory, struct error *err);
+/* Every recording (*.dirty) of a directory, by name, or the one that is named itself: the rounds
+ * after the full copy. -ENOENT where there is none, else the loader's errno, and a line. */
+int bench_cases_add_corpus(struct bench_cases *cases, const char *path, struct error *err);
 
 void bench_cases_free(struct bench_cases *cases);
 

@@ -88,7 +88,7 @@ int bench_dirty_compare(struct bench_dirty *bench, const char *path, struct erro
     int result = 0;
 
     if (!before)
-        return error_set(err, EINVAL, "--compare %s: %s", path, why.text);
+        return error_set(err, EINVAL, "--compare %s: not a JSON file: %s", path, why.text);
     if (!same_text(before, "bench", "dirty-log"))
         result = error_set(err, EINVAL, "--compare %s: this is no output of bench dirty-log --json",
                            path);

@@ -226,6 +226,11 @@ static int take_counts(const struct words *words, struct bench_dirty_config *con
     if (words->touched && (words->dirty || words->slot_bytes != NOT_GIVEN || words->compare))
         return error_set(err, EINVAL,
                          "--enable makes no pass: leave out --slot, --dirty and --compare");
+    if (!words->ring_entries)
+        return error_set(err, EINVAL, "--ring-entries 0: a power of two, at least %u, is possible",
+                         DIRTY_RING_MIN_ENTRIES);
+    if (words->ring_entries != NOT_GIVEN && words->backend && !config->backend[DIRTY_LOG_RING])
+        return error_set(err, EINVAL, "--ring-entries belongs to --backend ring");
     if (words->json && words->csv)
         return error_set(err, EINVAL, "--json and --csv: choose one");
     config->compare = words->compare;
@@ -233,7 +238,8 @@ static int take_counts(const struct words *words, struct bench_dirty_config *con
     config->ncpus = (unsigned)words->vcpus;
     config->privilege = (unsigned)words->ring;
     config->iterations = (unsigned)words->iterations;
-    config->ring_entries = (uint32_t)words->ring_entries;
+    if (words->ring_entries != NOT_GIVEN)
+        config->ring_entries = (uint32_t)words->ring_entries;
     config->format = words->json  ? BENCH_FORMAT_JSON
                      : words->csv ? BENCH_FORMAT_CSV
                                   : BENCH_FORMAT_TEXT;
@@ -243,6 +249,7 @@ static int take_counts(const struct words *words, struct bench_dirty_config *con
 enum options_result bench_dirty_options(int argc, char **argv, struct bench_dirty_config *config)
 {
     struct words words = {.slot_bytes = NOT_GIVEN,
+                          .ring_entries = NOT_GIVEN,
                           .slots = 1,
                           .vcpus = 1,
                           .ring = 3,

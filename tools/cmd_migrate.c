@@ -231,7 +231,9 @@ static int conclude(const struct migrate_command *command)
             reason);
         return SERVER_EXIT_IN_DOUBT;
     }
-    if (strcmp(outcome, "cancelled") == 0)
+    if (strcmp(outcome, "cancelled") == 0 && strcmp(guest, "shutdown") == 0)
+        log_error("cancelled: the source was told to end, and its guest ended with it");
+    else if (strcmp(outcome, "cancelled") == 0)
         log_error("cancelled; the guest goes on at the source");
     else if (command->check)
         log_error("refused %s", reason);

@@ -48,11 +48,13 @@ static int set_dirty_log(struct parameters *parameters, const json_t *value, str
 {
     const char *name = json_string_value(value);
 
-    if (!name)
-        return error_set(err, EINVAL, "x-dirty-log must be auto, get, clear or ring");
-    parameters->dirty_log_chosen = strcmp(name, "auto") != 0;
-    return parameters->dirty_log_chosen ? dirty_log_backend_parse(name, &parameters->dirty_log, err)
-                                        : 0;
+    parameters->dirty_log_chosen = name && strcmp(name, "auto") != 0;
+    if (!name || (parameters->dirty_log_chosen &&
+                  dirty_log_backend_parse(name, &parameters->dirty_log, NULL)))
+        return error_set(err, EINVAL,
+                         "'%.64s' is no dirty log: it must be auto, get, clear or ring",
+                         name ? name : "");
+    return 0;
 }
 
 static int set(struct parameters *parameters, const char *key, const json_t *value,

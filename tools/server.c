@@ -45,15 +45,16 @@ static int watch_signals(struct server *server, struct error *err)
 }
 
 /* The final event carries the whole answer of query-migrate: this process may be gone before a
- * client can ask. */
-static void announce_outcome(struct server *server)
+ * client can ask. `ending`: a guest that is still here ends with the process. */
+static void announce_outcome(struct server *server, bool ending)
 {
     const struct migration *migration = &server->migration;
+    bool here = migration->outcome == PRECOPY_CANCELLED || migration->outcome == PRECOPY_FAILED;
     const char *name = migration_outcome_name(migration->outcome);
     json_t *details = qmp_query_migrate(server, NULL, NULL);
 
     (void)json_object_set_new(json_object_get(details, "x-pageferry"), "guest",
-                              json_string(server_run_state(server)));
+                              json_string(ending && here ? "shutdown" : server_run_state(server)));
     control_event(&server->control, "MIGRATION",
                   json_pack("{s:s, s:o}", "status",
                             migration->outcome == PRECOPY_IN_DOUBT ? "failed" : name,
@@ -66,7 +67,7 @@ static void on_migration_done(void *opaque, uint32_t events)
 
     (void)events;
     migration_collect(&server->migration);
-    announce_outcome(server);
+    announce_outcome(server, false);
     if (server->migration.outcome == PRECOPY_COMPLETED)
         console_end_input(&server->console);
     if (server->guest_ended)
@@ -197,7 +198,7 @@ int server_run(struct server *server)
     if (server->migration.state == MIGRATION_UNDER_WAY) {
         migration_cancel(&server->migration);
         migration_collect(&server->migration);
-        announce_outcome(server);
+        announce_outcome(server, true);
     }
     drain_console(server);
     return server->host.in_doubt ? SERVER_EXIT_IN_DOUBT : server->exit_code;

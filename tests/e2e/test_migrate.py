@@ -227,6 +227,26 @@ def test_guest_ends_meanwhile():
     target.expect_exit(1)
 
 
+def test_source_ends_meanwhile():
+    """Who is told that the guest goes on must be able to find it."""
+    for order in (signal.SIGTERM, "quit"):
+        source, control = run("memcheck")
+        target, _, uri = receive()
+        here = Control(control)
+        migration = subprocess.Popen([BINARY, "migrate", "--control", control, "--max-bandwidth", "1M", uri],
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda: here.command("query-migrate").get("ram", {}).get("transferred", 0) > 100000,
+                   "the migration to get going")
+        if order == "quit":
+            here.command("quit")
+        else:
+            source.popen.send_signal(order)
+        _, err = migration.communicate(timeout=30)
+        check(migration.returncode == 1 and b"ended with it" in err and b"goes on" not in err, f"{order}: {err}")
+        target.expect_exit(1)
+
+
 if __name__ == "__main__":
     main(test_tcp, test_unix, test_ipv6, test_exec_and_stdio, test_exec_survives_the_terminal, test_exec_leaves_nothing_behind, test_fd, test_paused_arrives_paused,
-         test_check_sends_no_page, test_check_says_what_would_refuse, test_nothing_is_left, test_events, test_bandwidth_limit, test_cancel, test_guest_ends_meanwhile)
+         test_check_sends_no_page, test_check_says_what_would_refuse, test_nothing_is_left, test_events, test_bandwidth_limit, test_cancel, test_guest_ends_meanwhile,
+         test_source_ends_meanwhile)

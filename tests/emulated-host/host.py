@@ -7,7 +7,8 @@ host.py BUILD boot VARIANT [REGEX] run the tests inside, keep their results in B
 host.py BUILD report VARIANT TEST  say how a test ended there
 host.py BUILD retries VARIANT      say which tests had to be tried again: exit 77 if any
 host.py BUILD shell VARIANT        a shell inside, with pageferry and the tests
-host.py BUILD exec VARIANT COMMAND run a command inside with a terminal, exit with its status
+host.py BUILD exec VARIANT COMMAND run a command inside with a terminal, exit with its status; files that the command
+                                   names by absolute paths are copied in
 """
 import json
 import os
@@ -130,12 +131,24 @@ def shell(build, variant):
     return interactive(build, variant, "cd /root\nsetsid cttyhack sh\n")
 
 
+# The console inside is a terminal; what is not one here should not be taken for one there, and gets no carriage
+# returns. What the command leaves running is not waited for, but its output is.
+NO_TERMINAL = """stty -F /dev/console -opost
+mkfifo /run/out
+cat </run/out &
+%s >/run/out 2>&1
+status=$?
+for _ in 1 2 3 4 5; do kill -0 $! 2>/dev/null && sleep 0.1; done
+(exit $status)
+"""
+
+
 def execute(build, variant, *command):
-    line = shlex.join(command)
+    line = f"{shlex.join(command)}\n"
+    if not sys.stdout.isatty():
+        line = NO_TERMINAL % line.strip()
     programs = [word for word in command if os.path.isabs(word) and os.path.isfile(word)]
-    # The console inside is a terminal; what is not one here should not be taken for one there.
-    return interactive(build, variant, f"{line}\n" if sys.stdout.isatty() else f"set -o pipefail; {line} 2>&1 | cat\n",
-                       programs)
+    return interactive(build, variant, line, programs)
 
 
 COMMANDS = {"list": write_list, "boot": boot, "report": report, "retries": retries, "shell": shell, "exec": execute}
@@ -144,6 +157,9 @@ COMMANDS = {"list": write_list, "boot": boot, "report": report, "retries": retri
 def main():
     if len(sys.argv) < 4 or sys.argv[2] not in COMMANDS:
         print(__doc__, file=sys.stderr)
+        return 2
+    if sys.argv[2] != "list" and sys.argv[3] not in plan.VARIANTS:
+        print(f"there is no variant {sys.argv[3]}: {', '.join(plan.VARIANTS)}", file=sys.stderr)
         return 2
     try:
         return COMMANDS[sys.argv[2]](os.path.abspath(sys.argv[1]), *sys.argv[3:])

@@ -51,8 +51,8 @@ static int parse_with_units(const char *text, const struct unit *units, uint64_t
 int size_parse(const char *text, uint64_t *bytes, struct error *err)
 {
     if (parse_with_units(text, size_units, bytes))
-        return error_set(err, EINVAL, "'%s' is not a size: write bytes or e.g. 64K, 512M, 5G",
-                         text);
+        return error_set(err, EINVAL,
+                         "'%s' is not a size or number: write e.g. 4096, 64K, 512M or 5G", text);
     return 0;
 }
 
