@@ -276,13 +276,14 @@ int dirty_oracle_run(const struct kvm *kvm, const struct dirty_oracle_case *test
         goto out;
     for (unsigned i = 0; !ret && i < test->campaigns; i++)
         ret = campaign(&o, &failure);
-    conclude(&o, ret ? &failure : NULL, verdict);
     /* What fails with a VM that was built and a backend that is offered is the backend's failure,
      * unless it is known to be another's. */
-    if (!o.judge.lost_pages && no_verdict(ret))
+    if (!o.judge.lost_pages && no_verdict(ret)) {
         ret = error_set(err, -ret, "%s", failure.text);
-    else
-        ret = 0;
+        goto out;
+    }
+    conclude(&o, ret ? &failure : NULL, verdict);
+    ret = 0;
 out:
     take_down(&o);
     return ret;

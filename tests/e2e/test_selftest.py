@@ -54,17 +54,16 @@ def test_table():
     if EFFORT < 100:
         print("  not tested: the same once more, for people")
         return
-    backends = ("get", "clear")
-    status, out, err = selftest("--backend", ",".join(backends), "--cpus", "1")
+    status, out, err = selftest("--backend", "get,clear", "--cpus", "1")
     lines = out.splitlines()
     check(status == 0 and not err, f"status {status}: {err}")
     check(lines[0].startswith("host: Linux "), lines[0])
     header = next(line for line in lines if line.startswith("guest"))
-    check(header.split() == ["guest", *backends], header)
+    check(header.split() == ["guest", "get", "clear"], header)
     rows = [line for line in lines if line.startswith("ring ")]
-    words = {"OK" if name in offered()["dirty_log"]["backends"] else "absent" for name in backends}
+    words = {"OK"} if "clear" in offered()["dirty_log"]["backends"] else {"OK", "absent"}
     check(len(rows) == 2 * len(KINDS) and all("1 vCPU," in row for row in rows), f"{rows}")
-    check(all(set(row.split()[-len(backends):]) == words for row in rows), f"{rows}")
+    check(all(set(row.split()[-2:]) == words for row in rows), f"{rows}")
     check(all(len(line) <= 80 for line in rows), "too wide")
 
 

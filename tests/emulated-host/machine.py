@@ -15,7 +15,6 @@ MEMORY_GIB = (7, 3, 1)
 # they really run at once cannot happen; several hosts side by side use the other cores.
 ACCELERATOR = "tcg,thread=single"
 # What costs an emulated CPU much and does not concern KVM's code: mitigations, pages cleared twice, a watch on the TSC.
-# (So does a fifth level of page tables.)
 FASTER = "mitigations=off init_on_alloc=0 tsc=reliable"
 
 
@@ -24,22 +23,22 @@ def memory():
     return f"{next((gib for gib in MEMORY_GIB if gib << 30 < total), MEMORY_GIB[-1])}G"
 
 
-def boot(cache, directory, kernel, image, options="", lacks="", console=None):
-    """Starts QEMU with the finished image; the console goes to the file `console`, or is this terminal. Returns
+def boot(cache, directory, variant, image, console=None):
+    """Starts QEMU as a plan.Variant says, with the finished image; the console goes to the file `console`, or is this terminal. Returns
     (process, path of the records that come out of the second serial port).
     """
     if not shutil.which(QEMU):
         raise packages.Unavailable(f"the emulated host needs {QEMU}: install Debian's qemu-system-x86")
-    vmlinuz, modules = packages.kernel(cache, kernel)
+    vmlinuz, modules = packages.kernel(cache, variant.kernel)
     image.kernel_modules(modules)
-    image.data("/inside/kvm-amd-options", options.encode())
+    image.data("/inside/kvm-amd-options", variant.kvm_amd.encode())
     initramfs = os.path.join(directory, "initramfs.cpio")
     image.write(initramfs)
     records = os.path.join(directory, "records")
     open(records, "w", encoding="ascii").close()
     first = f"file,id=console,path={console}" if console else "stdio,id=console,signal=on"
-    command = [QEMU, "-accel", ACCELERATOR, "-cpu", ",".join(filter(None, ("max,la57=off", lacks))), "-smp", "2", "-m", memory(), "-nodefaults",
-               "-no-user-config", "-display", "none", "-net", "none", "-no-reboot", "-chardev", first,
+    command = [QEMU, "-accel", ACCELERATOR, "-cpu", variant.cpu, "-smp", "2", "-m", memory(),
+               "-nodefaults", "-no-user-config", "-display", "none", "-net", "none", "-no-reboot", "-chardev", first,
                "-serial", "chardev:console", "-serial", f"file:{records}", "-kernel", vmlinuz, "-initrd", initramfs,
                "-append", f"console=ttyS0 panic=-1 oops=panic quiet loglevel={5 if console else 1} "
                f"random.trust_cpu=on {FASTER}"]

@@ -26,7 +26,6 @@ TOOLS = ("pgrep", "zstd")
 class Suite:
     def __init__(self, build, variant, tests):
         self.variant, self.tests = variant, tests
-        self.kernel, self.options, _, self.lacks = plan.VARIANTS[variant]
         self.cache = os.path.join(build, "emulated-host", "cache")
         self.build = build
         self.directory = directory(build, variant)
@@ -67,8 +66,8 @@ class Suite:
         return made
 
     def _boot(self):
-        process, path = machine.boot(self.cache, self.directory, self.kernel, self._image(), self.options,
-                                     self.lacks, self.console())
+        process, path = machine.boot(self.cache, self.directory, plan.VARIANTS[self.variant], self._image(),
+                                     self.console())
         records = machine.Records(path)
         now = time.monotonic()
         state = {"test": None, "since": now, "until": now + BOOT_LIMIT_S * plan.scale(), "done": False,
