@@ -185,8 +185,8 @@ static uint64_t harvest_ring(struct dirty_rings *rings, struct ring *ring)
     return found;
 }
 
-/* Until all that was handed back is reset: since Linux 6.17 the ioctl ends early where a signal is
- * pending (a vCPU that is about to be parked has one) and says how far it came, 0 included. Back
+/* Until all that was handed back is reset: newer kernels end the ioctl early where a signal is
+ * pending (a vCPU that is about to be parked has one) and say how far it came, 0 included. Back
  * in user space the signal is handled, and the next try gets further. */
 static int reset_pages(struct dirty_rings *rings, struct error *err)
 {
