@@ -122,6 +122,8 @@ def test_bad_lines():
             (("--clear-ranges", "wide"), 2, r"narrow, whole or split"),
             (("--pattern", "dots"), 2, r"spread, cluster or random"),
             (("--ring", "1"), 2, r"--ring-entries"),
+            (("--ring-entries", "0"), 2, r"power of two"),
+            (("--ring-entries", "1024", "--backend", "get"), 2, r"belongs to --backend ring"),
             (("--preset", "1999"), 2, r"2012, framebuffer or ram"),
             (("--preset", "ram", "--slot", "1G"), 2, r"leave out"),
             (("--enable", "2M", "--dirty", "1"), 2, r"leave out"),

@@ -40,6 +40,21 @@ def test_bad_input():
         refused(1, "bad.dirty", "bitmap", "--corpus", corpus)
 
 
+def recorded(*arguments):
+    code, out, err = bench("bitmap", "--iterations", "1", "--json", "--corpus", *arguments)
+    check(code == 0 and not err, err)
+    return [case["case"] for case in json.loads(out)["cases"] if case["recorded"]]
+
+
+def test_one_recording():
+    """A file in place of a directory, whatever it is called; its name goes to terminals and tables."""
+    with tempfile.TemporaryDirectory() as directory:
+        for name, shown in (("plain", "plain"), ("a,b\"c \033[31m\n", "a?b?c??[31m?"), (b"caf\xe9", "caf?")):
+            name = os.path.join(os.fsencode(directory), os.fsencode(name))
+            shutil.copy(f"{CORPUS}/half.dirty", name)
+            check(recorded(name) == [shown], f"{name}: {recorded(name)}")
+
+
 def test_json():
     code, out, err = bench("bitmap", "--iterations", "2", "--json", "--corpus", CORPUS)
     check(code == 0 and not err, err)
@@ -76,4 +91,4 @@ def test_csv_table_and_path():
 
 
 if __name__ == "__main__":
-    main(test_bad_input, test_json, test_csv_table_and_path, kvm=False)
+    main(test_bad_input, test_one_recording, test_json, test_csv_table_and_path, kvm=False)

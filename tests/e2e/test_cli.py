@@ -194,6 +194,7 @@ def test_ctl():
     refused(1, "there is no command fly", *ctl("fly"))
     refused(2, "KEY=VALUE", *ctl("x-registers", "0"))
     refused(2, "KEY=VALUE", *ctl("x-registers", "=0"))
+    refused(2, "UTF-8", "migrate", "--control", control, b"unix:/caf\xe9")
     refused(1, "cpu", *ctl("regs", "cpu=99"))
     refused(1, "cpu", *ctl("regs", "cpu=4294967296"))
     refused(1, "cpu", *ctl("regs", "cpu=first"))

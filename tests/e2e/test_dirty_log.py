@@ -105,7 +105,7 @@ def test_refused():
             check(code == 1 and "started with a dirty ring" in err, f"{code} {err}")
         check(Control(ring_control).status() == "running", "the guest does not run")
         finish(ringed)
-    for options, what in ((("--dirty-log", "bitmap"), "get, clear or ring"), (("--chunk", "63"), "multiple of 64"),
+    for options, what in ((("--dirty-log", "bitmap"), "auto, get, clear or ring"), (("--chunk", "63"), "multiple of 64"),
                           (("--chunk", "0"), "multiple of 64"), (("--chunk", "2M"), "multiple of 64")):
         code, _, err = migrate(control, uri, *options)
         check(code in (1, 2) and what in err, f"{options}: {code} {err}")

@@ -212,6 +212,23 @@ def test_cancel():
     source.kill()
 
 
+def test_cancel_at_once():
+    """While the first migration of a process still tries the dirty log, and wherever the next ones are."""
+    _, control = run("memcheck")
+    target, _, uri = receive()
+    here = Control(control)
+    here.command("migrate-set-parameters", **{"max-bandwidth": 1 << 20})
+    for _ in range(3):
+        here.command("migrate", uri=uri)
+        here.command("migrate_cancel")
+        wait_until(lambda: here.command("query-migrate")["status"] not in ("setup", "active", "cancelling"),
+                   "the cancellation")
+        status = here.command("query-migrate")["status"]
+        check(status == "cancelled" and here.status() == "running", f"{status}, {here.status()}")
+        if not target.alive():
+            target, _, uri = receive()
+
+
 def test_guest_ends_meanwhile():
     source, control = run("memcheck")
     target, _, uri = receive()
@@ -248,5 +265,6 @@ def test_source_ends_meanwhile():
 
 if __name__ == "__main__":
     main(test_tcp, test_unix, test_ipv6, test_exec_and_stdio, test_exec_survives_the_terminal, test_exec_leaves_nothing_behind, test_fd, test_paused_arrives_paused,
-         test_check_sends_no_page, test_check_says_what_would_refuse, test_nothing_is_left, test_events, test_bandwidth_limit, test_cancel, test_guest_ends_meanwhile,
+         test_check_sends_no_page, test_check_says_what_would_refuse, test_nothing_is_left, test_events, test_bandwidth_limit, test_cancel, test_cancel_at_once,
+         test_guest_ends_meanwhile,
          test_source_ends_meanwhile)

@@ -31,7 +31,7 @@ GOOD = {"bench": "dirty-log", "slots": 1, "pattern": "spread", "backing": "thp",
 def plot(metric, contents):
     with open(path("result.json"), "w", encoding="utf-8") as file:
         file.write(contents if isinstance(contents, str) else json.dumps(contents))
-    return subprocess.run(["python3", PLOT, metric, path("result.json")], capture_output=True, text=True, timeout=60,
+    return subprocess.run([sys.executable, PLOT, metric, path("result.json")], capture_output=True, text=True, timeout=60,
                           check=False)
 
 
@@ -52,7 +52,7 @@ def places(value):
 def test_bad_files():
     for text in ("", "{", "[]", "7", "null", "{}", '{"bench": "bitmap"}', "[" * 100000):
         refused(text)
-    done = subprocess.run(["python3", PLOT, "pass", path("nowhere")], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, PLOT, "pass", path("nowhere")], capture_output=True, text=True, check=False)
     check(done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr)
 
 
