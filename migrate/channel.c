@@ -1,45 +1,25 @@
-/* SPDX-License-Identifier: MIT
- *
- * At most one operation is in flight, plus a poll of the cancel descriptor. An operation that must
- * be given up is cancelled and its completion awaited before the call returns: until then the
- * kernel may still touch guest RAM. */
+/* SPDX-License-Identifier: MIT */
 #include "migrate/channel.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <liburing.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "migrate/channel_ring.h"
 #include "vmm/base/clock.h"
 
-#define CHANNEL_RING_ENTRIES 8
-#define CHANNEL_MAX_VECTORS  1024
-/* Offset -1: read and write where the descriptor stands, as read(2) does. */
-#define CURRENT_POSITION     UINT64_MAX
+/* Completions have twice as many: room for the notifications of zero-copy sends. */
+#define CHANNEL_RING_ENTRIES 64
 #define KEEPALIVE_IDLE_S     5
 #define KEEPALIVE_INTERVAL_S 2
 #define KEEPALIVE_PROBES     3
-
-/* user_data of the requests. */
-enum token { TOKEN_TRANSFER = 1, TOKEN_CANCEL_POLL, TOKEN_GIVE_UP };
-
-struct channel {
-    struct io_uring ring;
-    int in_fd, out_fd;
-    bool is_socket;
-    uint64_t deadline_ns;
-    uint64_t limit_ns; /* 0: none */
-    bool cancelled;
-    bool forget_cancel;
-    uint64_t sent, received;
-};
 
 static bool fd_is_socket(int fd)
 {
@@ -74,17 +54,6 @@ static void tune_socket(int fd, uint64_t deadline_ns)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
 }
 
-/* The ring has more entries than this file ever has in flight, so an SQE is always there after a
- * submit. */
-static struct io_uring_sqe *get_sqe(struct channel *channel)
-{
-    struct io_uring_sqe *sqe = io_uring_get_sqe(&channel->ring);
-
-    if (!sqe && io_uring_submit(&channel->ring) >= 0)
-        sqe = io_uring_get_sqe(&channel->ring);
-    return sqe;
-}
-
 int channel_open(struct channel **out, int in_fd, int out_fd, const struct channel_options *options,
                  struct error *err)
 {
@@ -115,11 +84,11 @@ int channel_open(struct channel **out, int in_fd, int out_fd, const struct chann
     if (channel->is_socket)
         tune_socket(out_fd, options->deadline_ns);
     if (options->cancel_fd >= 0) {
-        struct io_uring_sqe *sqe = get_sqe(channel); /* the first of an empty ring */
+        struct io_uring_sqe *sqe = channel_ring_sqe(channel); /* the first of an empty ring */
 
         if (sqe) {
             io_uring_prep_poll_add(sqe, options->cancel_fd, POLLIN);
-            io_uring_sqe_set_data64(sqe, TOKEN_CANCEL_POLL);
+            io_uring_sqe_set_data64(sqe, CHANNEL_TOKEN_CANCEL_POLL);
         }
     }
     *out = channel;
@@ -143,197 +112,106 @@ void channel_close(struct channel *channel)
     free(channel);
 }
 
-/* Waits for completions until `until_ns`; *done is set, with the result, when the transfer's own
- * came. Returns -ETIME when the time is over. */
-static int wait_completion(struct channel *channel, uint64_t until_ns, bool *done, int *result)
-{
-    uint64_t now = clock_now_ns();
-    uint64_t left = until_ns > now ? until_ns - now : 0;
-    struct __kernel_timespec timeout = {.tv_sec = (long long)(left / CLOCK_NS_PER_SEC),
-                                        .tv_nsec = (long long)(left % CLOCK_NS_PER_SEC)};
-    struct io_uring_cqe *cqe = NULL;
-    int rc = io_uring_submit_and_wait_timeout(&channel->ring, &cqe, 1, &timeout, NULL);
-
-    if (rc < 0 && rc != -ETIME && rc != -EINTR)
-        return rc;
-    while (io_uring_peek_cqe(&channel->ring, &cqe) == 0) {
-        switch (io_uring_cqe_get_data64(cqe)) {
-        case TOKEN_TRANSFER:
-            *done = true;
-            *result = cqe->res;
-            break;
-        case TOKEN_CANCEL_POLL:
-            channel->cancelled = true;
-            break;
-        default:
-            break;
-        }
-        io_uring_cqe_seen(&channel->ring, cqe);
-    }
-    return !*done && rc == -ETIME ? -ETIME : 0;
-}
-
-/* Takes the transfer back from the kernel; on return nothing is in flight. */
-static void give_up(struct channel *channel, bool *done, int *result)
-{
-    struct io_uring_sqe *sqe = get_sqe(channel);
-
-    if (!sqe)
-        return; /* cannot be: the ring has more entries than this file uses */
-    io_uring_prep_cancel64(sqe, TOKEN_TRANSFER, 0);
-    io_uring_sqe_set_data64(sqe, TOKEN_GIVE_UP);
-    while (!*done) {
-        int rc = wait_completion(channel, clock_now_ns() + CLOCK_NS_PER_SEC, done, result);
-
-        if (rc && rc != -ETIME)
-            return; /* the ring itself is gone, and with it the request */
-    }
-}
-
-/* Runs the prepared transfer to its completion. Returns bytes moved (>= 0) or -errno. */
-static int run_transfer(struct channel *channel, struct io_uring_sqe *sqe, uint64_t until_ns)
-{
-    bool done = false;
-    int result = 0;
-    int rc = 0;
-
-    io_uring_sqe_set_data64(sqe, TOKEN_TRANSFER);
-    while (!done) {
-        rc = wait_completion(channel, until_ns, &done, &result);
-        if (!rc && !done && channel->cancelled && !channel->forget_cancel)
-            rc = -ECANCELED;
-        if (rc) {
-            give_up(channel, &done, &result);
-            break;
-        }
-    }
-    if (rc == -ETIME)
-        rc = -ETIMEDOUT;
-    /* Bytes that did move are told, even where the wait was given up: the next call reports the
-     * failure. */
-    if (done && result > 0)
-        return result;
-    return rc ? rc : result;
-}
-
-static void consume(struct iovec **vectors, unsigned *nvectors, size_t bytes)
-{
-    while (*nvectors && bytes >= (*vectors)->iov_len) {
-        bytes -= (*vectors)->iov_len;
-        (*vectors)++;
-        (*nvectors)--;
-    }
-    if (bytes) {
-        (*vectors)->iov_base = (uint8_t *)(*vectors)->iov_base + bytes;
-        (*vectors)->iov_len -= bytes;
-    }
-}
-
-static void prepare_transfer(struct channel *channel, struct io_uring_sqe *sqe, bool send,
-                             struct msghdr *message)
-{
-    unsigned count = (unsigned)message->msg_iovlen;
-
-    if (channel->is_socket && send)
-        io_uring_prep_sendmsg(sqe, channel->out_fd, message, MSG_NOSIGNAL);
-    else if (channel->is_socket)
-        io_uring_prep_recvmsg(sqe, channel->in_fd, message, 0);
-    else if (send)
-        io_uring_prep_writev(sqe, channel->out_fd, message->msg_iov, count, CURRENT_POSITION);
-    else
-        io_uring_prep_readv(sqe, channel->in_fd, message->msg_iov, count, CURRENT_POSITION);
-}
-
-static int transfer_failed(const struct channel *channel, bool send, int code, struct error *err)
-{
-    uint64_t offset = send ? channel->sent : channel->received;
-    const char *verb = send ? "sending" : "receiving";
-
-    switch (code) {
-    case ECANCELED:
-        return error_set(err, ECANCELED, "cancelled");
-    case ETIMEDOUT:
-        return error_set(err, ETIMEDOUT,
-                         "the peer has been silent for %.1f s while %s at byte %" PRIu64,
-                         (double)channel->deadline_ns / (double)CLOCK_NS_PER_SEC, verb, offset);
-    case EPIPE:
-    case ECONNRESET:
-        return error_set(err, ECONNRESET,
-                         "the peer closed the connection while %s at byte %" PRIu64, verb, offset);
-    default:
-        return error_set(err, code, "%s at byte %" PRIu64 ": %s", verb, offset, strerror(code));
-    }
-}
-
-static uint64_t wait_until(const struct channel *channel)
-{
-    uint64_t until_ns = clock_now_ns() + channel->deadline_ns;
-
-    return channel->limit_ns && channel->limit_ns < until_ns ? channel->limit_ns : until_ns;
-}
-
-static int transfer(struct channel *channel, bool send, struct iovec *vectors, unsigned nvectors,
-                    struct error *err)
-{
-    consume(&vectors, &nvectors, 0); /* drops empty vectors in front */
-    while (nvectors) {
-        struct msghdr message = {
-            .msg_iov = vectors,
-            .msg_iovlen = nvectors < CHANNEL_MAX_VECTORS ? nvectors : CHANNEL_MAX_VECTORS};
-        struct io_uring_sqe *sqe;
-        int moved;
-
-        if (channel->cancelled && !channel->forget_cancel)
-            return transfer_failed(channel, send, ECANCELED, err);
-        sqe = get_sqe(channel);
-        if (!sqe)
-            return error_set(err, EBUSY, "io_uring has no free submission entry");
-        prepare_transfer(channel, sqe, send, &message);
-        moved = run_transfer(channel, sqe, wait_until(channel));
-        if (moved == -EINTR || moved == -EAGAIN)
-            continue;
-        if (moved == 0)
-            moved = -ECONNRESET;
-        if (moved < 0)
-            return transfer_failed(channel, send, -moved, err);
-        if (send)
-            channel->sent += (uint64_t)moved;
-        else
-            channel->received += (uint64_t)moved;
-        consume(&vectors, &nvectors, (size_t)moved);
-    }
-    return 0;
-}
-
 int channel_send(struct channel *channel, struct iovec *vectors, unsigned nvectors,
                  struct error *err)
 {
-    return transfer(channel, true, vectors, nvectors, err);
+    return channel_ring_transfer(channel, CHANNEL_SEND, vectors, nvectors, err);
 }
 
 int channel_receive(struct channel *channel, struct iovec *vectors, unsigned nvectors,
                     struct error *err)
 {
-    return transfer(channel, false, vectors, nvectors, err);
+    return channel_ring_transfer(channel, CHANNEL_RECEIVE, vectors, nvectors, err);
+}
+
+static bool is_tcp(int fd)
+{
+    int protocol = 0;
+    socklen_t length = sizeof(protocol);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 &&
+           protocol == IPPROTO_TCP;
+}
+
+/* Since Linux 6.1. */
+static bool kernel_has_zerocopy(struct channel *channel)
+{
+    struct io_uring_probe *probe = io_uring_get_probe_ring(&channel->ring);
+    bool has = probe && io_uring_opcode_supported(probe, IORING_OP_SENDMSG_ZC);
+
+    io_uring_free_probe(probe);
+    return has;
+}
+
+int channel_use_zerocopy(struct channel *channel, enum channel_zerocopy wanted, struct error *err)
+{
+    const char *why = NULL;
+
+    if (wanted != CHANNEL_ZEROCOPY_OFF && !(channel->is_socket && is_tcp(channel->out_fd)))
+        why = "zero-copy needs TCP";
+    else if (wanted != CHANNEL_ZEROCOPY_OFF && !kernel_has_zerocopy(channel))
+        why = "zero-copy needs Linux 6.1";
+    if (why && wanted == CHANNEL_ZEROCOPY_ON)
+        return error_set(err, EOPNOTSUPP, "%s: use --zero-copy auto or off", why);
+    channel->zerocopy = why ? CHANNEL_ZEROCOPY_UNSUPPORTED : wanted;
+    return 0;
+}
+
+enum channel_zerocopy channel_zerocopy_state(const struct channel *channel)
+{
+    return channel->zerocopy;
+}
+
+uint64_t channel_zerocopy_bytes(const struct channel *channel)
+{
+    return channel->zerocopy_bytes;
+}
+
+int channel_send_pages(struct channel *channel, struct iovec *vectors, unsigned nvectors,
+                       struct error *err)
+{
+    uint64_t bytes = 0;
+    int rc;
+
+    for (unsigned i = 1; i < nvectors; i++)
+        bytes += vectors[i].iov_len;
+    if ((channel->zerocopy != CHANNEL_ZEROCOPY_ON && channel->zerocopy != CHANNEL_ZEROCOPY_AUTO) ||
+        bytes < CHANNEL_ZEROCOPY_MIN_BYTES)
+        return channel_send(channel, vectors, nvectors, err);
+    rc = channel_ring_transfer(channel, CHANNEL_SEND_MORE, vectors, 1, err);
+    return rc ? rc
+              : channel_ring_transfer(channel, CHANNEL_SEND_ZEROCOPY, vectors + 1, nvectors - 1,
+                                      err);
+}
+
+int channel_settle(struct channel *channel, struct error *err)
+{
+    return channel_ring_settle(channel, 0, err);
 }
 
 int channel_wait_readable(struct channel *channel, uint64_t timeout_ns, struct error *err)
 {
-    struct io_uring_sqe *sqe;
-    int events;
+    return channel_ring_poll(channel, timeout_ns, err);
+}
 
-    if (channel->cancelled && !channel->forget_cancel)
-        return transfer_failed(channel, false, ECANCELED, err);
-    sqe = get_sqe(channel);
-    if (!sqe)
-        return error_set(err, EBUSY, "io_uring has no free submission entry");
-    io_uring_prep_poll_add(sqe, channel->in_fd, POLLIN);
-    events = run_transfer(channel, sqe, clock_now_ns() + timeout_ns);
-    if (events == -ETIMEDOUT)
+uint64_t channel_unacknowledged(const struct channel *channel)
+{
+    int bytes = 0;
+
+    if (!channel->is_socket || ioctl(channel->out_fd, TIOCOUTQ, &bytes) || bytes < 0)
         return 0;
-    if (events < 0)
-        return transfer_failed(channel, false, -events, err);
-    return 1;
+    return (uint64_t)bytes;
+}
+
+void channel_shut(struct channel *channel, bool both_ways)
+{
+    if (channel->is_socket)
+        (void)shutdown(channel->in_fd, both_ways ? SHUT_RDWR : SHUT_RD);
+}
+
+int channel_fd(const struct channel *channel)
+{
+    return channel->in_fd;
 }
 
 uint64_t channel_bound(struct channel *channel)

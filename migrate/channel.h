@@ -39,6 +39,29 @@ int channel_send(struct channel *channel, struct iovec *vectors, unsigned nvecto
 int channel_receive(struct channel *channel, struct iovec *vectors, unsigned nvectors,
                     struct error *err);
 
+/* Zero-copy: the kernel sends from the pages themselves. */
+enum channel_zerocopy {
+    CHANNEL_ZEROCOPY_OFF,
+    CHANNEL_ZEROCOPY_ON,          /* always, even where the kernel copies all the same */
+    CHANNEL_ZEROCOPY_AUTO,        /* until the kernel says that it copied */
+    CHANNEL_ZEROCOPY_COPIED,      /* what became of AUTO: it did */
+    CHANNEL_ZEROCOPY_UNSUPPORTED, /* what became of AUTO: this kernel or socket has no zero-copy */
+};
+/* Below this a copy is cheaper than locking pages. */
+#define CHANNEL_ZEROCOPY_MIN_BYTES (32u * 1024)
+
+/* OFF, ON or AUTO. -EOPNOTSUPP for ON where it cannot be. */
+int channel_use_zerocopy(struct channel *channel, enum channel_zerocopy wanted, struct error *err);
+enum channel_zerocopy channel_zerocopy_state(const struct channel *channel);
+/* Bytes that were sent by zero-copy requests, copied by the kernel or not. */
+uint64_t channel_zerocopy_bytes(const struct channel *channel);
+
+/* As channel_send(), but all vectors except the first may be read by the kernel until
+ * channel_settle() returned 0 or the channel is closed: guest RAM, which may change meanwhile. */
+int channel_send_pages(struct channel *channel, struct iovec *vectors, unsigned nvectors,
+                       struct error *err);
+int channel_settle(struct channel *channel, struct error *err);
+
 /* Waits until a byte can be received: 1; or the time is over: 0; or -errno as above. */
 int channel_wait_readable(struct channel *channel, uint64_t timeout_ns, struct error *err);
 
@@ -50,6 +73,15 @@ void channel_unbound(struct channel *channel, uint64_t outer);
 /* Bytes moved so far: the offset that errors name. */
 uint64_t channel_sent_bytes(const struct channel *channel);
 uint64_t channel_received_bytes(const struct channel *channel);
+
+/* Bytes that the kernel still holds for the peer; 0 where it cannot be told. */
+uint64_t channel_unacknowledged(const struct channel *channel);
+
+/* Any thread: wakes whoever receives, with -ECONNRESET; `both_ways` also whoever sends. */
+void channel_shut(struct channel *channel, bool both_ways);
+
+/* The descriptor it receives from, for a poll beside it. */
+int channel_fd(const struct channel *channel);
 
 /* From now on cancellation is ignored: used from COMMIT on. */
 void channel_forget_cancel(struct channel *channel);

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A channel's transfers on its io_uring. At most one is in flight, plus a poll of the cancel
+ * descriptor and the notifications of zero-copy sends. Internal to the channel. */
+#ifndef MIGRATE_CHANNEL_RING_H
+#define MIGRATE_CHANNEL_RING_H
+
+#include <liburing.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "migrate/channel.h"
+
+/* user_data of the requests. */
+enum channel_token {
+    CHANNEL_TOKEN_TRANSFER = 1,
+    CHANNEL_TOKEN_CANCEL_POLL,
+    CHANNEL_TOKEN_GIVE_UP,
+};
+
+enum channel_direction { CHANNEL_RECEIVE, CHANNEL_SEND, CHANNEL_SEND_MORE, CHANNEL_SEND_ZEROCOPY };
+
+struct channel {
+    struct io_uring ring;
+    int in_fd, out_fd;
+    bool is_socket;
+    uint64_t deadline_ns;
+    uint64_t limit_ns; /* 0: none */
+    bool cancelled;
+    bool forget_cancel;
+    uint64_t sent, received;
+    enum channel_zerocopy zerocopy;
+    unsigned notifications; /* sends whose pages the kernel may still read */
+    uint64_t zerocopy_bytes;
+};
+
+/* The ring has more entries than a channel ever has in flight, so an SQE is always there after a
+ * submit. */
+struct io_uring_sqe *channel_ring_sqe(struct channel *channel);
+
+/* Moves all bytes of the vectors; the contract of channel_send(). */
+int channel_ring_transfer(struct channel *channel, enum channel_direction direction,
+                          struct iovec *vectors, unsigned nvectors, struct error *err);
+
+/* Waits until at most `left` sends' notifications are missing. */
+int channel_ring_settle(struct channel *channel, unsigned left, struct error *err);
+
+/* Polls for a readable byte: 1, 0 when the time is over, or -errno with a line. */
+int channel_ring_poll(struct channel *channel, uint64_t timeout_ns, struct error *err);
+
+#endif
