@@ -229,6 +229,11 @@ void channel_unbound(struct channel *channel, uint64_t outer)
     channel->limit_ns = outer;
 }
 
+uint64_t channel_deadline_ns(const struct channel *channel)
+{
+    return channel->deadline_ns;
+}
+
 uint64_t channel_sent_bytes(const struct channel *channel)
 {
     return channel->sent;

@@ -70,6 +70,8 @@ int channel_wait_readable(struct channel *channel, uint64_t timeout_ns, struct e
 uint64_t channel_bound(struct channel *channel);
 void channel_unbound(struct channel *channel, uint64_t outer);
 
+uint64_t channel_deadline_ns(const struct channel *channel);
+
 /* Bytes moved so far: the offset that errors name. */
 uint64_t channel_sent_bytes(const struct channel *channel);
 uint64_t channel_received_bytes(const struct channel *channel);

@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "migrate/converge.h"
 #include "migrate/precopy_internal.h"
@@ -15,32 +14,6 @@
 /* A round shorter than this says more about the round trip than about the link: it can only tell
  * that the link is faster than was thought. */
 #define BANDWIDTH_SAMPLE_BYTES (4ull * 1024 * 1024)
-
-static int say_hello(struct precopy *p, struct error *err)
-{
-    struct wire_hello hello = {.version_min = WIRE_VERSION_MIN,
-                               .version_max = WIRE_VERSION_MAX,
-                               .role = WIRE_ROLE_SOURCE,
-                               .flags = p->options->check_only ? WIRE_HELLO_CHECK : 0,
-                               .stream_count = 1,
-                               .page_bytes = MIGRATE_PAGE_BYTES};
-    struct wire_hello peer;
-    uint16_t version;
-    int rc;
-
-    progress_set_phase(p->progress, PROGRESS_HELLO);
-    if (getrandom(hello.session, sizeof(hello.session), 0) != (ssize_t)sizeof(hello.session))
-        return error_set(err, EIO, "getrandom: no random bytes for the session id");
-    rc = record_send_hello(&p->link, &hello, err);
-    if (!rc)
-        rc = record_receive_hello(&p->link, WIRE_ROLE_DESTINATION, &peer, err);
-    if (rc)
-        return rc;
-    rc = wire_choose_version(&peer, &version, err);
-    if (!rc && memcmp(peer.session, hello.session, sizeof(hello.session)) != 0)
-        rc = error_set(err, EPROTO, "the destination answered for another session");
-    return rc;
-}
 
 static int offer_machine(struct precopy *p, struct error *err)
 {
@@ -120,11 +93,13 @@ int precopy_run_round(struct precopy *p, uint64_t pending_pages, bool last, stru
 {
     uint64_t begin = begin_round(p, pending_pages);
     uint64_t sent_ns;
-    int rc = precopy_send_round(&p->copier, p->round, last, err);
+    int rc = precopy_send_round(&p->copier, p->round, pending_pages, last, err);
 
     if (!rc && !last) {
         sent_ns = clock_now_ns();
-        rc = record_expect(&p->link, WIRE_SYNCED, p->round, &p->record, err);
+        rc = streams_wait_answer(&p->copier.streams, channel_deadline_ns(p->link.channel), err);
+        if (!rc)
+            rc = record_expect(&p->link, WIRE_SYNCED, p->round, &p->record, err);
         sent_ns = clock_now_ns() - sent_ns;
         /* Holds what was still in the socket's buffer: the smallest comes close to the round trip.
          */
@@ -195,8 +170,10 @@ static int copy_rounds(struct precopy *p, struct error *err)
 static int migrate_guest(struct precopy *p, struct error *err)
 {
     const struct migrate_source *source = p->source;
-    int rc = precopy_copier_init(&p->copier, p->options, err);
+    int rc = precopy_copier_init(&p->copier, p->options, &p->link, err);
 
+    if (!rc)
+        rc = precopy_join_streams(p, err);
     if (!rc)
         rc = source->ops->log_start(source->opaque, err);
     if (rc)
@@ -240,10 +217,12 @@ static enum precopy_outcome settle_failure(struct precopy *p, int code, struct e
     progress_get(p->progress, &view);
     if (handover_source_step(&p->owner, HANDOVER_EVENT_LOST) == HANDOVER_DO_HOLD) {
         name_phase(p, view.phase, err);
+        streams_stop(&p->copier.streams);
         return PRECOPY_IN_DOUBT;
     }
     /* First the guest, then the talking. */
     keep_guest(p, err);
+    streams_stop(&p->copier.streams);
     if (code == -ECANCELED && p->source->ops->alive(p->source->opaque, err))
         code = -ESHUTDOWN; /* cancelled because there is nothing left to move */
     channel_forget_cancel(p->link.channel);
@@ -257,13 +236,24 @@ static enum precopy_outcome settle_failure(struct precopy *p, int code, struct e
     return code == -ECANCELED ? PRECOPY_CANCELLED : PRECOPY_FAILED;
 }
 
-enum precopy_outcome precopy_run(const struct migrate_source *source, struct channel *channel,
+static void account_end(struct precopy *p)
+{
+    uint64_t sent = p->copier.streams.count ? streams_sent_bytes(&p->copier.streams)
+                                            : channel_sent_bytes(p->link.channel);
+    struct progress_view *view = progress_begin(p->progress);
+
+    view->ended_ns = clock_now_ns();
+    view->sent_bytes = sent;
+    progress_end(p->progress);
+}
+
+enum precopy_outcome precopy_run(const struct migrate_source *source,
+                                 const struct migrate_links *links,
                                  const struct precopy_options *options, struct progress *progress,
                                  struct error *err)
 {
     struct precopy *p = calloc(1, sizeof(*p));
     enum precopy_outcome outcome;
-    struct progress_view *view;
     int rc;
 
     if (!p) {
@@ -274,14 +264,14 @@ enum precopy_outcome precopy_run(const struct migrate_source *source, struct cha
     p->source = source;
     p->options = options;
     p->progress = progress;
-    p->link.channel = channel;
+    p->links = links;
+    p->link.channel = links->first;
     p->copier.source = source;
-    p->copier.link = &p->link;
     p->copier.record = &p->record;
     p->copier.progress = progress;
     progress_begin(progress)->started_ns = clock_now_ns();
     progress_end(progress);
-    rc = say_hello(p, err);
+    rc = precopy_say_hello(p, err);
     if (!rc)
         rc = offer_machine(p, err);
     if (!rc && !options->check_only)
@@ -295,10 +285,7 @@ enum precopy_outcome precopy_run(const struct migrate_source *source, struct cha
         outcome = PRECOPY_COMPLETED;
         progress_set_phase(progress, PROGRESS_DONE);
     }
-    view = progress_begin(progress);
-    view->ended_ns = clock_now_ns();
-    view->sent_bytes = channel_sent_bytes(channel);
-    progress_end(progress);
+    account_end(p);
     /* Tear-down comes last: in every outcome the guest no longer waits for it. */
     if (p->logging)
         source->ops->log_stop(source->opaque);

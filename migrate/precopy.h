@@ -9,7 +9,9 @@
 
 #include "migrate/channel.h"
 #include "migrate/endpoint.h"
+#include "migrate/links.h"
 #include "migrate/progress.h"
+#include "migrate/wire.h"
 #include "vmm/base/error.h"
 
 #define PRECOPY_DOWNTIME_LIMIT_NS (50ull * 1000 * 1000)
@@ -18,12 +20,20 @@
 #define PRECOPY_CHUNK_PAGES     16384u
 #define PRECOPY_MAX_CHUNK_PAGES (1u << 20)
 
+#define PRECOPY_ZSTD_LEVEL     1 /* the default: links are thin, and CPUs are shared */
+#define PRECOPY_ZSTD_MAX_LEVEL 19
+
 struct precopy_options {
     uint64_t downtime_limit_ns;
     uint64_t max_bandwidth; /* bytes/s over the link, 0 = unlimited, else at least
                                PRECOPY_MIN_BANDWIDTH */
     uint32_t chunk_pages;   /* claim granularity, a multiple of 64 */
-    bool check_only;        /* stop after the destination accepted the machine */
+    unsigned streams;       /* 1 to WIRE_MAX_STREAMS */
+    enum wire_codec compress;
+    int compress_level;             /* zstd */
+    enum channel_zerocopy zerocopy; /* OFF, ON or AUTO; pages that are compressed are never sent so
+                                     */
+    bool check_only;                /* stop after the destination accepted the machine */
 };
 
 enum precopy_outcome {
@@ -34,10 +44,11 @@ enum precopy_outcome {
     PRECOPY_IN_DOUBT,  /* COMMIT was submitted, RUNNING never came: the guest stays paused here */
 };
 
-/* Runs a whole migration in the calling thread. The channel is connected and stays the caller's.
+/* Runs a whole migration in the calling thread, with a thread per stream beside it.
  * err gets one line with the phase for FAILED and IN_DOUBT. The progress is current at every
  * moment. */
-enum precopy_outcome precopy_run(const struct migrate_source *source, struct channel *channel,
+enum precopy_outcome precopy_run(const struct migrate_source *source,
+                                 const struct migrate_links *links,
                                  const struct precopy_options *options, struct progress *progress,
                                  struct error *err);
 

@@ -12,7 +12,9 @@ struct precopy {
     const struct migrate_source *source;
     const struct precopy_options *options;
     struct progress *progress;
-    struct record_link link;
+    const struct migrate_links *links;
+    struct record_link link; /* stream 0 */
+    struct wire_hello hello; /* ours */
     struct record record;
     struct precopy_copier copier;
     enum handover_source owner;
@@ -28,6 +30,12 @@ struct precopy {
 /* One round with its statistics. All but the last are acknowledged: nothing of them is left in a
  * socket buffer where it would delay the last one. */
 int precopy_run_round(struct precopy *p, uint64_t pending_pages, bool last, struct error *err);
+
+/* HELLO on stream 0; the session begins. */
+int precopy_say_hello(struct precopy *p, struct error *err);
+
+/* Connects the other streams, once the destination has its machine. */
+int precopy_join_streams(struct precopy *p, struct error *err);
 
 /* Pauses the guest, sends the last round and the state, and hands over. */
 int precopy_switch_over(struct precopy *p, struct error *err);

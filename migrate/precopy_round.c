@@ -20,75 +20,100 @@ struct round_totals {
 };
 
 int precopy_copier_init(struct precopy_copier *copier, const struct precopy_options *options,
-                        struct error *err)
+                        struct record_link *first, struct error *err)
 {
     size_t words = bitmap_words(options->chunk_pages);
+    struct streams_options streams = precopy_streams_options(options);
 
     copier->chunk_pages = options->chunk_pages;
     copier->data = calloc(words, sizeof(uint64_t));
     copier->zero = calloc(words, sizeof(uint64_t));
-    copier->batch = malloc(sizeof(*copier->batch));
-    if (!copier->data || !copier->zero || !copier->batch)
+    if (!copier->data || !copier->zero)
         return error_set(err, ENOMEM, "no memory for the migration's buffers");
     pace_init(&copier->pace, options->max_bandwidth, clock_now_ns());
-    batch_init(copier->batch, pace_batch_bytes(&copier->pace, BATCH_BYTES));
-    return 0;
+    return streams_open(&copier->streams, first, &streams, err);
+}
+
+struct streams_options precopy_streams_options(const struct precopy_options *options)
+{
+    uint64_t batch_bytes = options->compress ? WIRE_MAX_PACKED_PAGES_BYTES : BATCH_BYTES;
+    struct pace pace;
+
+    pace_init(&pace, options->max_bandwidth, 0);
+    return (struct streams_options){.codec = options->compress,
+                                    .level = options->compress_level,
+                                    .zerocopy = options->zerocopy,
+                                    .max_batch_bytes = pace_batch_bytes(&pace, batch_bytes)};
 }
 
 void precopy_copier_free(struct precopy_copier *copier)
 {
+    streams_close(&copier->streams);
     free(copier->data);
     free(copier->zero);
-    free(copier->batch);
+}
+
+/* Accounts for what was really sent: what a batch shrinks to is known only afterwards. */
+static int settle_pace(struct precopy_copier *copier, struct error *err)
+{
+    int rc = streams_drain(&copier->streams, err);
+    uint64_t sent = streams_sent_bytes(&copier->streams);
+
+    pace_spend(&copier->pace, sent - copier->paced_bytes, clock_now_ns());
+    copier->paced_bytes = sent;
+    return rc;
 }
 
 static int wait_for_turn(struct precopy_copier *copier, struct error *err)
 {
+    struct record_link *first = copier->streams.stream[0].link;
     uint64_t wait_ns;
+    int rc = copier->pace.bytes_per_s ? settle_pace(copier, err) : 0;
 
-    while ((wait_ns = pace_wait_ns(&copier->pace, clock_now_ns())) > 0) {
+    while (!rc && (wait_ns = pace_wait_ns(&copier->pace, clock_now_ns())) > 0) {
         /* The destination has nothing to say in a round unless it failed; waiting for it is a sleep
          * that a failure or a cancellation ends early. */
-        int rc = channel_wait_readable(copier->link->channel, wait_ns, err);
-
+        rc = channel_wait_readable(first->channel, wait_ns, err);
         if (rc > 0) {
-            rc = record_receive(copier->link, copier->record, err);
+            rc = record_receive(first, copier->record, err);
             if (!rc)
                 rc = error_set(err, EPROTO, "the destination spoke out of turn");
         }
-        if (rc)
-            return rc;
     }
-    return 0;
+    return rc;
+}
+
+/* What people see of the round under way. */
+static void show_progress(struct precopy_copier *copier, uint64_t flushed_bytes, bool pages)
+{
+    uint64_t elapsed_ns = clock_now_ns() - copier->begin_ns;
+    uint64_t sent = streams_sent_bytes(&copier->streams);
+    struct progress_view *view = progress_begin(copier->progress);
+
+    view->sent_bytes = sent;
+    if (pages && elapsed_ns > BANDWIDTH_SETTLE_NS)
+        view->bandwidth = (uint64_t)((double)(sent - copier->begin_sent) / (double)elapsed_ns *
+                                     (double)CLOCK_NS_PER_SEC);
+    if (view->remaining_bytes >= flushed_bytes)
+        view->remaining_bytes -= flushed_bytes;
+    progress_end(copier->progress);
 }
 
 static int flush(struct precopy_copier *copier, uint16_t type, uint32_t round, struct error *err)
 {
-    struct wire_header header = {.type = type, .round = round};
     struct batch *batch = copier->batch;
-    uint64_t pages = batch->payload_bytes / MIGRATE_PAGE_BYTES;
-    uint64_t elapsed_ns;
-    struct progress_view *view;
+    uint64_t bytes;
     int rc;
 
-    if (batch_empty(batch))
+    if (!batch || batch_empty(batch))
         return 0;
+    bytes = batch->payload_bytes;
     rc = wait_for_turn(copier, err);
     if (rc)
         return rc;
-    batch_finish(batch, &header);
-    pace_spend(&copier->pace, batch->vectors[0].iov_len + batch->payload_bytes, clock_now_ns());
-    rc = record_send_vectors(copier->link, &header, batch->vectors, batch->nvectors, err);
-    batch_reset(batch);
-    elapsed_ns = clock_now_ns() - copier->begin_ns;
-    view = progress_begin(copier->progress);
-    view->sent_bytes = channel_sent_bytes(copier->link->channel);
-    if (type == WIRE_PAGES && elapsed_ns > BANDWIDTH_SETTLE_NS)
-        view->bandwidth = (uint64_t)((double)(view->sent_bytes - copier->begin_sent) /
-                                     (double)elapsed_ns * (double)CLOCK_NS_PER_SEC);
-    if (view->remaining_bytes >= pages * MIGRATE_PAGE_BYTES)
-        view->remaining_bytes -= pages * MIGRATE_PAGE_BYTES;
-    progress_end(copier->progress);
+    copier->batch = NULL;
+    rc = streams_submit(&copier->streams, type, round, err);
+    show_progress(copier, bytes, type == WIRE_PAGES);
     return rc;
 }
 
@@ -100,8 +125,16 @@ static int add_run(struct precopy_copier *copier, const struct migrate_chunk *ch
     uint16_t type = kind == WIRE_KIND_POPULATED ? WIRE_EXTENTS : WIRE_PAGES;
 
     while (run.count) {
-        uint64_t added =
-            batch_add(copier->batch, region, chunk->first_page + run.first, run.count, kind);
+        uint64_t added;
+
+        if (!copier->batch) {
+            int rc =
+                streams_batch(&copier->streams, kind == WIRE_KIND_POPULATED, &copier->batch, err);
+
+            if (rc)
+                return rc;
+        }
+        added = batch_add(copier->batch, region, chunk->first_page + run.first, run.count, kind);
 
         run.first += added;
         run.count -= added;
@@ -205,10 +238,11 @@ static int visit_pages(struct precopy_copier *copier, const struct migrate_chunk
 static void account_round(struct precopy_copier *copier, uint32_t round,
                           const struct round_totals *totals)
 {
+    uint64_t sent = streams_sent_bytes(&copier->streams);
     struct progress_view *view = progress_begin(copier->progress);
     struct progress_round *slot = &view->rounds[round % PROGRESS_MAX_ROUNDS];
 
-    view->sent_bytes = channel_sent_bytes(copier->link->channel);
+    view->sent_bytes = sent;
     view->data_pages += totals->data_pages;
     view->zero_pages += totals->zero_pages;
     slot->dirty_pages = totals->data_pages + totals->zero_pages;
@@ -217,21 +251,20 @@ static void account_round(struct precopy_copier *copier, uint32_t round,
     progress_end(copier->progress);
 }
 
-int precopy_send_round(struct precopy_copier *copier, uint32_t round, bool last, struct error *err)
+int precopy_send_round(struct precopy_copier *copier, uint32_t round, uint64_t pending_pages,
+                       bool last, struct error *err)
 {
-    struct wire_header sync = {.type = WIRE_SYNC, .round = round};
     struct round_totals totals = {0};
     int rc;
 
     copier->begin_ns = clock_now_ns();
-    copier->begin_sent = channel_sent_bytes(copier->link->channel);
+    copier->begin_sent = streams_sent_bytes(&copier->streams);
+    streams_begin_round(&copier->streams, pending_pages * MIGRATE_PAGE_BYTES, last);
     rc = for_each_chunk(copier, visit_pages, round, &totals, err);
     if (!rc)
         rc = flush(copier, WIRE_PAGES, round, err);
-    if (!rc) {
-        sync.flags = last ? WIRE_FLAG_LAST : 0;
-        rc = record_send(copier->link, &sync, NULL, 0, NULL, 0, err);
-    }
+    if (!rc)
+        rc = streams_sync(&copier->streams, round, last, err);
     account_round(copier, round, &totals);
     return rc;
 }

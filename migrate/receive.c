@@ -9,19 +9,21 @@
 #include "migrate/handover.h"
 #include "migrate/populate.h"
 #include "migrate/receive_pages.h"
+#include "migrate/receive_streams.h"
 #include "vmm/base/clock.h"
 
 struct receive {
     const struct migrate_sink *sink;
     struct progress *progress;
-    struct record_link link;
-    struct record record;
+    const struct migrate_links *links;
+    struct record_link link; /* stream 0 */
+    struct record record;    /* scratch, of stream 0 outside the rounds */
     struct wire_hello hello; /* the source's */
     struct receive_pages pages;
+    struct receive_streams streams;
     struct populate populate;
     enum handover_destination owner;
-    uint32_t round; /* the one that is being received */
-    bool last_done; /* its SYNC said that no other follows */
+    uint32_t round; /* the last one */
     bool offered;   /* the source has sent its machine */
     bool created;   /* the sink has a machine */
 };
@@ -31,7 +33,7 @@ static int say_hello(struct receive *r, struct error *err)
     struct wire_hello ours = {.version_min = WIRE_VERSION_MIN,
                               .version_max = WIRE_VERSION_MAX,
                               .role = WIRE_ROLE_DESTINATION,
-                              .stream_count = 1,
+                              .features = WIRE_FEATURE_ZSTD | WIRE_FEATURE_LZ4,
                               .page_bytes = MIGRATE_PAGE_BYTES};
     uint16_t version;
     int rc = record_receive_hello(&r->link, WIRE_ROLE_SOURCE, &r->hello, err);
@@ -39,9 +41,22 @@ static int say_hello(struct receive *r, struct error *err)
     if (rc)
         return rc;
     memcpy(ours.session, r->hello.session, sizeof(ours.session));
+    ours.stream_index = r->hello.stream_index;
+    ours.stream_count = r->hello.stream_count;
     /* Answered even where the versions do not match: the source then names both. */
     rc = record_send_hello(&r->link, &ours, err);
-    return rc ? rc : wire_choose_version(&r->hello, &version, err);
+    if (!rc)
+        rc = wire_choose_version(&r->hello, &version, err);
+    if (rc)
+        return rc;
+    if (r->hello.stream_index != 0)
+        return error_set(err, EPROTO, "stream %u of %u comes before the first",
+                         (unsigned)r->hello.stream_index, (unsigned)r->hello.stream_count);
+    if (r->hello.stream_count > 1 && !r->links->next)
+        return error_set(err, EPROTO,
+                         "this end has one stream, the source wants %u: use --streams 1",
+                         (unsigned)r->hello.stream_count);
+    return 0;
 }
 
 static int accept_machine(struct receive *r, struct error *err)
@@ -82,24 +97,6 @@ static int accept_machine(struct receive *r, struct error *err)
     return rc ? rc : record_send(&r->link, &accept, NULL, 0, NULL, 0, err);
 }
 
-static int finish_round(struct receive *r, struct error *err)
-{
-    struct wire_header synced = {.type = WIRE_SYNCED, .round = r->round};
-    struct progress_view *view;
-
-    if (r->record.header.flags & WIRE_FLAG_LAST) {
-        r->last_done = true;
-        return 0;
-    }
-    if (r->round == UINT32_MAX)
-        return error_set(err, EPROTO, "the round number overflowed");
-    view = progress_begin(r->progress);
-    view->nrounds = (uint64_t)r->round + 1;
-    progress_end(r->progress);
-    r->round++;
-    return record_send(&r->link, &synced, NULL, 0, NULL, 0, err);
-}
-
 /* Loads the state; on return, everything fallible is done. */
 static int take_state(struct receive *r, struct error *err)
 {
@@ -117,66 +114,24 @@ static int take_state(struct receive *r, struct error *err)
     return rc;
 }
 
-/* Takes one record of the copy; *complete is set when the state was loaded. */
-static int take_record(struct receive *r, bool *complete, struct error *err)
-{
-    const struct wire_header *header = &r->record.header;
-    bool memory =
-        header->type == WIRE_EXTENTS || header->type == WIRE_PAGES || header->type == WIRE_SYNC;
-    int rc;
-
-    if (header->round != r->round)
-        return error_set(err, EPROTO, "%s of round %" PRIu32 " in round %" PRIu32,
-                         wire_type_name(header->type), header->round, r->round);
-    if (r->last_done ? header->type != WIRE_STATE : !memory)
-        return error_set(err, EPROTO, "%s is out of place", wire_type_name(header->type));
-    switch (header->type) {
-    case WIRE_EXTENTS:
-        /* The thread reads what this writes, so all extents come first. */
-        if (r->populate.started)
-            return error_set(err, EPROTO, "EXTENTS after the first PAGES");
-        return populate_add(&r->populate, &r->record, err);
-    case WIRE_PAGES:
-        populate_start(&r->populate);
-        rc = receive_pages_take(&r->pages, &r->link, &r->record, err);
-        return rc;
-    case WIRE_SYNC:
-        return finish_round(r, err);
-    default:
-        rc = take_state(r, err);
-        *complete = rc == 0;
-        return rc;
-    }
-}
-
-static void show_progress(struct receive *r)
-{
-    struct progress_view *view = progress_begin(r->progress);
-
-    view->data_pages = r->pages.data_pages;
-    view->zero_pages = r->pages.zero_pages;
-    view->sent_bytes = channel_received_bytes(r->link.channel);
-    progress_end(r->progress);
-}
-
 static int copy_guest(struct receive *r, struct error *err)
 {
-    bool complete = false;
-    int rc = 0;
+    uint64_t offset;
+    int rc;
 
     progress_set_phase(r->progress, PROGRESS_ROUNDS);
-    while (!rc && !complete) {
-        uint64_t offset = channel_received_bytes(r->link.channel);
-
-        rc = record_receive(&r->link, &r->record, err);
-        if (rc)
-            break;
-        rc = take_record(r, &complete, err);
-        if (rc == -EPROTO)
-            error_prefix(err, "at byte %" PRIu64, offset);
-        show_progress(r);
+    rc = receive_streams_copy(&r->streams, &r->pages, &r->populate, err);
+    if (rc)
+        return rc;
+    r->round = r->streams.round;
+    offset = channel_received_bytes(r->link.channel);
+    rc = record_receive(&r->link, &r->record, err);
+    if (!rc && (r->record.header.type != WIRE_STATE || r->record.header.round != r->round)) {
+        rc = error_set(err, EPROTO, "%s of round %" PRIu32 " is out of place",
+                       wire_type_name(r->record.header.type), r->record.header.round);
+        error_prefix(err, "at byte %" PRIu64, offset);
     }
-    return rc;
+    return rc ? rc : take_state(r, err);
 }
 
 static int take_over(struct receive *r, struct error *err)
@@ -228,6 +183,7 @@ static enum receive_outcome give_up(struct receive *r, bool hello_done, int code
     channel_forget_cancel(r->link.channel); /* whoever cancelled: the source is told why */
     if (hello_done && code != -ECONNRESET && code != -ECONNABORTED)
         record_send_error(&r->link, err->text);
+    receive_streams_close(&r->streams);
     populate_stop(&r->populate); /* before the memory goes */
     if (r->created)
         r->sink->ops->discard(r->sink->opaque);
@@ -238,7 +194,7 @@ static enum receive_outcome give_up(struct receive *r, bool hello_done, int code
     return r->hello.flags & WIRE_HELLO_CHECK ? RECEIVE_CHECKED : RECEIVE_DISCARDED;
 }
 
-enum receive_outcome receive_run(const struct migrate_sink *sink, struct channel *channel,
+enum receive_outcome receive_run(const struct migrate_sink *sink, const struct migrate_links *links,
                                  struct progress *progress, struct error *err)
 {
     struct receive *r = calloc(1, sizeof(*r));
@@ -253,20 +209,25 @@ enum receive_outcome receive_run(const struct migrate_sink *sink, struct channel
     }
     r->sink = sink;
     r->progress = progress;
-    r->link.channel = channel;
+    r->links = links;
+    r->link.channel = links->first;
     progress_begin(progress)->started_ns = clock_now_ns();
     progress_end(progress);
     progress_set_phase(progress, PROGRESS_HELLO);
-    outer = channel_bound(channel);
+    outer = channel_bound(links->first);
     rc = say_hello(r, err);
     hello_done = rc == 0;
     if (!rc)
         rc = accept_machine(r, err);
-    channel_unbound(channel, outer);
+    channel_unbound(links->first, outer);
     if (!rc && (r->hello.flags & WIRE_HELLO_CHECK)) {
         outcome = RECEIVE_CHECKED;
         goto out;
     }
+    if (!rc)
+        rc = receive_streams_open(&r->streams, &r->link, progress, err);
+    if (!rc)
+        rc = receive_streams_join(&r->streams, links, &r->hello, err);
     if (!rc)
         rc = copy_guest(r, err);
     if (!rc)
@@ -278,6 +239,7 @@ enum receive_outcome receive_run(const struct migrate_sink *sink, struct channel
         outcome = RECEIVE_RUNNING;
     }
 out:
+    receive_streams_close(&r->streams);
     populate_stop(&r->populate);
     receive_pages_free(&r->pages);
     free(r);

@@ -6,6 +6,7 @@
 
 #include "migrate/channel.h"
 #include "migrate/endpoint.h"
+#include "migrate/links.h"
 #include "migrate/progress.h"
 #include "vmm/base/error.h"
 
@@ -17,9 +18,9 @@ enum receive_outcome {
     RECEIVE_DISCARDED, /* the migration failed before COMMIT: the sink was discarded */
 };
 
-/* Serves one connection in the calling thread. The channel stays the caller's. err gets one line
- * for STRANGER and DISCARDED; the peer is told the reason where it still listens. */
-enum receive_outcome receive_run(const struct migrate_sink *sink, struct channel *channel,
+/* Serves one migration in the calling thread, with a thread per further stream beside it. err gets
+ * one line for STRANGER and DISCARDED; the peer is told the reason where it still listens. */
+enum receive_outcome receive_run(const struct migrate_sink *sink, const struct migrate_links *links,
                                  struct progress *progress, struct error *err);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -33,10 +34,12 @@ static uint8_t *run_hva(const struct receive_pages *pages, const struct wire_pla
 }
 
 /* Decodes all runs; *nvectors gets the data runs' vectors. */
-static int place_runs(struct receive_pages *pages, const struct record *record, unsigned *nruns,
-                      unsigned *nvectors, struct error *err)
+static int place_runs(const struct receive_pages *pages, struct receive_scratch *scratch,
+                      const struct record *record, unsigned *nruns, unsigned *nvectors,
+                      struct error *err)
 {
     uint64_t data_bytes = 0;
+    bool packed = record->header.codec != WIRE_CODEC_NONE;
 
     if (record->header.meta_bytes % WIRE_RUN_BYTES)
         return error_set(err, EPROTO, "PAGES with %" PRIu32 " bytes of metadata",
@@ -44,7 +47,7 @@ static int place_runs(struct receive_pages *pages, const struct record *record, 
     *nruns = record->header.meta_bytes / WIRE_RUN_BYTES;
     *nvectors = 0;
     for (unsigned i = 0; i < *nruns; i++) {
-        struct wire_placed_run *run = &pages->runs[i];
+        struct wire_placed_run *run = &scratch->runs[i];
         int rc = wire_get_run(record->meta + i * WIRE_RUN_BYTES, &pages->layout, run, err);
 
         if (!rc && run->kind == WIRE_KIND_POPULATED)
@@ -54,35 +57,69 @@ static int place_runs(struct receive_pages *pages, const struct record *record, 
         if (run->kind == WIRE_KIND_DATA) {
             size_t bytes = (size_t)(run->npages * MIGRATE_PAGE_BYTES);
 
-            pages->vectors[(*nvectors)++] =
+            scratch->vectors[(*nvectors)++] =
                 (struct iovec){.iov_base = run_hva(pages, run), .iov_len = bytes};
             data_bytes += bytes; /* at most WIRE_MAX_RUNS times 2^44 */
         }
     }
-    if (data_bytes != record->header.payload_bytes)
+    if (packed ? data_bytes == 0 || data_bytes > WIRE_MAX_PACKED_PAGES_BYTES
+               : data_bytes != record->header.payload_bytes)
         return error_set(err, EPROTO,
-                         "PAGES with runs of %" PRIu64 " bytes and a payload of %" PRIu64,
-                         data_bytes, record->header.payload_bytes);
+                         "PAGES with runs of %" PRIu64 " bytes and a %spayload of %" PRIu64,
+                         data_bytes, packed ? "compressed " : "", record->header.payload_bytes);
     return 0;
+}
+
+/* The bits of word `w` that lie in the run. */
+static uint64_t word_mask(const struct wire_placed_run *run, uint64_t w)
+{
+    uint64_t first = w * BITMAP_WORD_BITS, end = first + BITMAP_WORD_BITS;
+    uint64_t run_end = run->first_page + run->npages;
+    uint64_t mask = UINT64_MAX;
+
+    if (run->first_page > first)
+        mask &= UINT64_MAX << (run->first_page - first);
+    if (run_end < end)
+        mask &= UINT64_MAX >> (end - run_end);
+    return mask;
+}
+
+static void mark_written(struct receive_pages *pages, const struct wire_placed_run *run)
+{
+    uint64_t *written = pages->written[run->region];
+    uint64_t last = (run->first_page + run->npages - 1) / BITMAP_WORD_BITS;
+
+    for (uint64_t w = run->first_page / BITMAP_WORD_BITS; w <= last; w++)
+        (void)__atomic_fetch_or(&written[w], word_mask(run, w), __ATOMIC_RELAXED);
 }
 
 static void zero_run(struct receive_pages *pages, const struct wire_placed_run *run)
 {
-    const struct migrate_region *region = &pages->layout.region[run->region];
+    uint8_t *hva = pages->layout.region[run->region].hva;
     uint64_t *written = pages->written[run->region];
-    uint64_t position = run->first_page;
-    struct bitmap_run dirty;
+    uint64_t last = (run->first_page + run->npages - 1) / BITMAP_WORD_BITS;
 
-    while (bitmap_next_run(written, run->first_page + run->npages, &position, &dirty)) {
-        memset(region->hva + dirty.first * MIGRATE_PAGE_BYTES, 0,
-               (size_t)(dirty.count * MIGRATE_PAGE_BYTES));
-        for (uint64_t page = dirty.first; page < dirty.first + dirty.count; page++)
-            bitmap_clear(written, page);
+    for (uint64_t w = run->first_page / BITMAP_WORD_BITS; w <= last; w++) {
+        uint64_t mask = word_mask(run, w);
+        uint64_t dirty = __atomic_load_n(&written[w], __ATOMIC_RELAXED) & mask;
+        struct bitmap_run span;
+        uint64_t position = 0;
+
+        if (!dirty)
+            continue;
+        (void)__atomic_fetch_and(&written[w], ~mask, __ATOMIC_RELAXED);
+        while (bitmap_next_run(&dirty, BITMAP_WORD_BITS, &position, &span))
+            memset(hva + (w * BITMAP_WORD_BITS + span.first) * MIGRATE_PAGE_BYTES, 0,
+                   (size_t)(span.count * MIGRATE_PAGE_BYTES));
     }
-    pages->zero_pages += run->npages;
 }
 
-static int check_payload_hash(const struct receive_pages *pages, unsigned nruns,
+static int hash_is_wrong(struct error *err)
+{
+    return error_set(err, EPROTO, "the payload of PAGES is damaged (wrong checksum)");
+}
+
+static int check_payload_hash(const struct iovec *vectors, unsigned nvectors,
                               const struct record *record, struct error *err)
 {
     XXH3_state_t *state = XXH3_createState();
@@ -92,40 +129,64 @@ static int check_payload_hash(const struct receive_pages *pages, unsigned nruns,
         (void)XXH3_freeState(state);
         return error_set(err, ENOMEM, "no memory to verify a payload");
     }
-    for (unsigned i = 0; i < nruns; i++) {
-        const struct wire_placed_run *run = &pages->runs[i];
-
-        if (run->kind == WIRE_KIND_DATA)
-            (void)XXH3_64bits_update(state, run_hva(pages, run),
-                                     (size_t)(run->npages * MIGRATE_PAGE_BYTES));
-    }
+    for (unsigned i = 0; i < nvectors; i++)
+        (void)XXH3_64bits_update(state, vectors[i].iov_base, vectors[i].iov_len);
     hash = XXH3_64bits_digest(state);
     (void)XXH3_freeState(state);
-    if (hash != record->header.payload_hash)
-        return error_set(err, EPROTO, "the payload of PAGES is damaged (wrong checksum)");
-    return 0;
+    return hash == record->header.payload_hash ? 0 : hash_is_wrong(err);
 }
 
-int receive_pages_take(struct receive_pages *pages, struct record_link *link,
-                       const struct record *record, struct error *err)
+static int take_packed(struct receive_scratch *scratch, struct record_link *link,
+                       const struct record *record, unsigned nvectors, struct error *err)
+{
+    size_t bytes = (size_t)record->header.payload_bytes; /* capped by wire_get_header() */
+    struct iovec vector = {.iov_len = bytes};
+    int rc = scratch->unpacker ? 0 : unpacker_open(&scratch->unpacker, err);
+
+    if (rc)
+        return rc;
+    vector.iov_base = unpacker_input(scratch->unpacker);
+    rc = channel_receive(link->channel, &vector, 1, err);
+    if (!rc && wire_hash(unpacker_input(scratch->unpacker), bytes) != record->header.payload_hash)
+        rc = hash_is_wrong(err);
+    return rc ? rc
+              : unpacker_unpack(scratch->unpacker, record->header.codec, bytes, scratch->vectors,
+                                nvectors, err);
+}
+
+static int take_plain(struct receive_scratch *scratch, struct record_link *link,
+                      const struct record *record, unsigned nvectors, struct error *err)
+{
+    bool hashed = record->header.flags & WIRE_FLAG_PAYLOAD_HASH;
+    struct iovec *consumed = scratch->vectors;
+    struct iovec kept[WIRE_MAX_RUNS];
+    int rc;
+
+    if (hashed)
+        memcpy(kept, scratch->vectors, nvectors * sizeof(kept[0]));
+    rc = channel_receive(link->channel, consumed, nvectors, err);
+    return !rc && hashed ? check_payload_hash(kept, nvectors, record, err) : rc;
+}
+
+int receive_pages_take(struct receive_pages *pages, struct receive_scratch *scratch,
+                       struct record_link *link, const struct record *record, struct error *err)
 {
     unsigned nruns = 0, nvectors = 0;
-    int rc = place_runs(pages, record, &nruns, &nvectors, err);
+    int rc = place_runs(pages, scratch, record, &nruns, &nvectors, err);
 
     if (rc)
         return rc;
     for (unsigned i = 0; i < nruns; i++) {
-        const struct wire_placed_run *run = &pages->runs[i];
+        const struct wire_placed_run *run = &scratch->runs[i];
 
         if (run->kind == WIRE_KIND_ZERO) {
             zero_run(pages, run);
+            scratch->zero_pages += run->npages;
             continue;
         }
-        bitmap_set_range(pages->written[run->region], run->first_page, run->npages);
-        pages->data_pages += run->npages;
+        mark_written(pages, run);
+        scratch->data_pages += run->npages;
     }
-    rc = channel_receive(link->channel, pages->vectors, nvectors, err);
-    if (!rc && (record->header.flags & WIRE_FLAG_PAYLOAD_HASH))
-        rc = check_payload_hash(pages, nruns, record, err);
-    return rc;
+    return record->header.codec ? take_packed(scratch, link, record, nvectors, err)
+                                : take_plain(scratch, link, record, nvectors, err);
 }

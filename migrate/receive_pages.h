@@ -9,14 +9,20 @@
 #include <sys/uio.h>
 
 #include "migrate/endpoint.h"
+#include "migrate/packer.h"
 #include "migrate/record.h"
 
 /* RAM starts empty and reads as zero, so a page needs zeroing only if this migration wrote it: one
- * bit per page tells, and nothing is read to find out. */
+ * bit per page tells, and nothing is read to find out. Shared by all streams: words are atomic. */
 struct receive_pages {
     struct migrate_layout layout;
     uint64_t *written[MIGRATE_MAX_REGIONS];
-    uint64_t data_pages, zero_pages;
+};
+
+/* What one stream needs to take its records. */
+struct receive_scratch {
+    uint64_t data_pages, zero_pages; /* taken so far */
+    struct unpacker *unpacker;       /* from the first compressed record on */
     struct wire_placed_run runs[WIRE_MAX_RUNS];
     struct iovec vectors[WIRE_MAX_RUNS];
 };
@@ -26,8 +32,9 @@ int receive_pages_init(struct receive_pages *pages, const struct migrate_layout 
 void receive_pages_free(struct receive_pages *pages);
 
 /* Checks every run of the record against the layout, then receives the payload where it belongs.
- * Nothing is written before everything was checked. */
-int receive_pages_take(struct receive_pages *pages, struct record_link *link,
-                       const struct record *record, struct error *err);
+ * Nothing is written before everything was checked. Several threads may take pages, each with a
+ * scratch of its own; whoever frees a scratch closes its unpacker. */
+int receive_pages_take(struct receive_pages *pages, struct receive_scratch *scratch,
+                       struct record_link *link, const struct record *record, struct error *err);
 
 #endif

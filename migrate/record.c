@@ -33,8 +33,11 @@ int record_receive_hello(struct record_link *link, uint16_t expected_role, struc
     return rc ? rc : wire_get_hello(bytes, expected_role, hello, err);
 }
 
-int record_send_vectors(struct record_link *link, struct wire_header *header, struct iovec *vectors,
-                        unsigned nvectors, struct error *err)
+typedef int channel_sender(struct channel *channel, struct iovec *vectors, unsigned nvectors,
+                           struct error *err);
+
+static int send_record(struct record_link *link, struct wire_header *header, struct iovec *vectors,
+                       unsigned nvectors, channel_sender *send, struct error *err)
 {
     uint64_t before = channel_sent_bytes(link->channel);
     uint8_t *bytes = vectors[0].iov_base;
@@ -42,12 +45,24 @@ int record_send_vectors(struct record_link *link, struct wire_header *header, st
 
     header->sequence = link->next_sent++;
     wire_put_header(bytes, header, bytes + WIRE_HEADER_BYTES);
-    rc = channel_send(link->channel, vectors, nvectors, err);
+    rc = send(link->channel, vectors, nvectors, err);
     if (rc && channel_sent_bytes(link->channel) == before)
         link->next_sent--; /* the peer never saw any of it */
     else if (rc)
         link->torn = true;
     return rc;
+}
+
+int record_send_vectors(struct record_link *link, struct wire_header *header, struct iovec *vectors,
+                        unsigned nvectors, struct error *err)
+{
+    return send_record(link, header, vectors, nvectors, channel_send, err);
+}
+
+int record_send_pages(struct record_link *link, struct wire_header *header, struct iovec *vectors,
+                      unsigned nvectors, struct error *err)
+{
+    return send_record(link, header, vectors, nvectors, channel_send_pages, err);
 }
 
 int record_send(struct record_link *link, struct wire_header *header, const void *meta,

@@ -41,6 +41,11 @@ int record_send(struct record_link *link, struct wire_header *header, const void
 int record_send_vectors(struct record_link *link, struct wire_header *header, struct iovec *vectors,
                         unsigned nvectors, struct error *err);
 
+/* As record_send_vectors(), where the vectors after the first are guest RAM: channel_send_pages().
+ */
+int record_send_pages(struct record_link *link, struct wire_header *header, struct iovec *vectors,
+                      unsigned nvectors, struct error *err);
+
 /* Receives header and metadata, all checked. An ERROR record becomes -ECONNABORTED with the peer's
  * line. */
 int record_receive(struct record_link *link, struct record *record, struct error *err);

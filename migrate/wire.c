@@ -124,9 +124,11 @@ int wire_choose_version(const struct wire_hello *peer, uint16_t *version, struct
     if (peer->page_bytes != MIGRATE_PAGE_BYTES)
         return error_set(err, EPROTO, "the peer's page size is %" PRIu32 ", not %u",
                          peer->page_bytes, MIGRATE_PAGE_BYTES);
-    if (peer->stream_count != 1 || peer->stream_index != 0)
-        return error_set(err, EPROTO, "the peer offers stream %u of %u; this end takes 0 of 1",
-                         (unsigned)peer->stream_index, (unsigned)peer->stream_count);
+    if (peer->stream_count < 1 || peer->stream_count > WIRE_MAX_STREAMS ||
+        peer->stream_index >= peer->stream_count)
+        return error_set(err, EPROTO, "the peer offers stream %u of %u; there can be %u",
+                         (unsigned)peer->stream_index, (unsigned)peer->stream_count,
+                         WIRE_MAX_STREAMS);
     *version = highest;
     return 0;
 }
@@ -185,6 +187,22 @@ void wire_put_header(uint8_t *out, const struct wire_header *header, const uint8
     wire_put_u64(out + HEADER_HASH_AT, header_hash(out, meta, header->meta_bytes));
 }
 
+static int check_codec(const struct wire_header *header, const char *name, struct error *err)
+{
+    if (header->codec == WIRE_CODEC_NONE)
+        return 0;
+    if (header->type != WIRE_PAGES || header->codec > WIRE_CODEC_LZ4)
+        return error_set(err, EPROTO, "%s with codec %" PRIu32 ", which version 1 does not have",
+                         name, header->codec);
+    if (header->payload_bytes == 0 || header->payload_bytes > WIRE_MAX_PACKED_BYTES)
+        return error_set(err, EPROTO,
+                         "%s with %" PRIu64 " bytes of compressed payload (at most %u)", name,
+                         header->payload_bytes, WIRE_MAX_PACKED_BYTES);
+    if (!(header->flags & WIRE_FLAG_PAYLOAD_HASH))
+        return error_set(err, EPROTO, "%s with a compressed payload that is not hashed", name);
+    return 0;
+}
+
 int wire_get_header(const uint8_t *in, struct wire_header *header, struct error *err)
 {
     const struct type_rule *rule;
@@ -208,10 +226,7 @@ int wire_get_header(const uint8_t *in, struct wire_header *header, struct error 
     if (header->payload_bytes > rule->max_payload_bytes)
         return error_set(err, EPROTO, "%s with %" PRIu64 " bytes of payload (at most %" PRIu32 ")",
                          rule->name, header->payload_bytes, rule->max_payload_bytes);
-    if (header->codec != 0)
-        return error_set(err, EPROTO, "%s with codec %" PRIu32 ", which version 1 does not have",
-                         rule->name, header->codec);
-    return 0;
+    return check_codec(header, rule->name, err);
 }
 
 int wire_check_meta(const uint8_t *header_bytes, const uint8_t *meta, uint32_t meta_bytes,

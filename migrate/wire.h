@@ -25,11 +25,15 @@ enum wire_role { WIRE_ROLE_SOURCE = 1, WIRE_ROLE_DESTINATION = 2 };
 
 #define WIRE_HELLO_CHECK 0x0001u /* the source only asks whether its machine would be accepted */
 
+#define WIRE_MAX_STREAMS  16
+#define WIRE_FEATURE_ZSTD 0x1u /* takes PAGES with this codec */
+#define WIRE_FEATURE_LZ4  0x2u
+
 struct wire_hello {
     uint16_t version_min, version_max;
     uint16_t role;
     uint16_t flags;
-    uint64_t features; /* bits both ends must have to use; none defined in version 1 */
+    uint64_t features; /* what the sender can do: WIRE_FEATURE_* */
     uint8_t session[WIRE_SESSION_BYTES];
     uint16_t stream_index, stream_count;
     uint32_t page_bytes;
@@ -39,7 +43,7 @@ void wire_put_hello(uint8_t *out, const struct wire_hello *hello);
 /* Magic, checksum, role; not the versions, so that the caller can answer before it refuses. */
 int wire_get_hello(const uint8_t *in, uint16_t expected_role, struct wire_hello *hello,
                    struct error *err);
-/* The highest version both ends speak. */
+/* The highest version both ends speak; page size and stream numbers must make sense, too. */
 int wire_choose_version(const struct wire_hello *peer, uint16_t *version, struct error *err);
 
 /* ---- Records: a fixed header, metadata, payload. */
@@ -71,6 +75,12 @@ enum wire_type {
     WIRE_ERROR = 64, /* metadata: one line of UTF-8; the sender has given up */
 };
 
+/* Of the payload of PAGES. */
+enum wire_codec { WIRE_CODEC_NONE = 0, WIRE_CODEC_ZSTD = 1, WIRE_CODEC_LZ4 = 2 };
+/* With a codec a record carries at most this: pages before compression, and payload. */
+#define WIRE_MAX_PACKED_PAGES_BYTES (512u * 1024)
+#define WIRE_MAX_PACKED_BYTES       WIRE_MAX_PACKED_PAGES_BYTES
+
 #define WIRE_FLAG_PAYLOAD_HASH 0x0001u /* payload_hash is valid */
 #define WIRE_FLAG_LAST         0x0002u /* SYNC: no further round */
 #define WIRE_FLAG_RUN          0x0004u /* COMMIT: the guest was running, let it run */
@@ -79,7 +89,7 @@ struct wire_header {
     uint16_t type;
     uint16_t flags;
     uint32_t round;
-    uint32_t codec;    /* 0 = none, the only one in version 1 */
+    uint32_t codec;    /* enum wire_codec; only PAGES have one */
     uint64_t sequence; /* counts records per stream and direction, from 0 */
     uint32_t meta_bytes;
     uint64_t payload_bytes;

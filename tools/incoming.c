@@ -6,15 +6,42 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "vmm/base/clock.h"
 #include "vmm/base/log.h"
+
+static struct channel_options channel_options(const struct incoming *incoming)
+{
+    return (struct channel_options){.deadline_ns = MIGRATE_DEADLINE_NS,
+                                    .cancel_fd = incoming->cancel_fd};
+}
+
+/* One more stream of the migration that is being served; whoever comes next, in any case. */
+static int accept_next(void *opaque, struct channel **out, struct error *err)
+{
+    struct incoming *incoming = opaque;
+    struct channel_options options = channel_options(incoming);
+    struct lobby_limits limits = {.cancel_fd = incoming->cancel_fd,
+                                  .watch_fd = channel_fd(incoming->first),
+                                  .until_ns = clock_now_ns() + options.deadline_ns};
+    int fd = lobby_next(&incoming->lobby, &limits);
+
+    if (fd == -ETIMEDOUT)
+        return error_set(err, ETIMEDOUT, "the source did not connect all its streams within %.1f s",
+                         (double)options.deadline_ns / (double)CLOCK_NS_PER_SEC);
+    if (fd == -ECONNRESET)
+        return error_set(err, ECONNRESET, "the source went away before all streams were there");
+    if (fd < 0)
+        return error_set(err, -fd, "waiting for the other streams: %s", strerror(-fd));
+    return channel_open(out, fd, fd, &options, err);
+}
 
 static int serve(struct incoming *incoming, int in_fd, int out_fd)
 {
-    struct channel_options options = {.deadline_ns = MIGRATE_DEADLINE_NS,
-                                      .cancel_fd = incoming->cancel_fd};
+    struct channel_options options = channel_options(incoming);
+    struct migrate_links links = {.next = incoming->listen_fd >= 0 ? accept_next : NULL,
+                                  .opaque = incoming};
     struct migrate_sink sink = binding_sink_ops(&incoming->binding);
-    struct channel *channel;
-    int rc = channel_open(&channel, in_fd, out_fd, &options, &incoming->err);
+    int rc = channel_open(&links.first, in_fd, out_fd, &options, &incoming->err);
 
     if (rc) {
         incoming->outcome = RECEIVE_DISCARDED;
@@ -22,9 +49,10 @@ static int serve(struct incoming *incoming, int in_fd, int out_fd)
         return rc;
     }
     incoming->err.text[0] = '\0';
-    incoming->outcome = receive_run(&sink, channel, &incoming->progress, &incoming->err);
+    incoming->first = links.first;
+    incoming->outcome = receive_run(&sink, &links, &incoming->progress, &incoming->err);
     incoming->guest_lost = incoming->outcome == RECEIVE_DISCARDED;
-    channel_close(channel);
+    channel_close(links.first);
     return 0;
 }
 
@@ -69,7 +97,9 @@ static void *incoming_main(void *opaque)
         int in_fd = incoming->in_fd, out_fd = incoming->out_fd;
 
         if (incoming->listen_fd >= 0) {
-            in_fd = out_fd = lobby_next(&incoming->lobby, incoming->cancel_fd);
+            struct lobby_limits limits = {.cancel_fd = incoming->cancel_fd, .watch_fd = -1};
+
+            in_fd = out_fd = lobby_next(&incoming->lobby, &limits);
             if (in_fd < 0) {
                 (void)error_set(&incoming->err, -in_fd, "waiting for a guest: %s",
                                 strerror(-in_fd));

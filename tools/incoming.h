@@ -17,6 +17,7 @@
 struct incoming {
     struct binding_sink binding;
     struct lobby lobby;
+    struct channel *first; /* stream 0 of the migration under way; borrowed */
     const char *unix_path;
     int listen_fd; /* -1: one stream that is there already, or nobody is wanted any more */
     int in_fd, out_fd;

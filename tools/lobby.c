@@ -14,7 +14,10 @@
 #include "vmm/base/log.h"
 
 /* How often one that has said a part is looked at again: its socket is readable all the time. */
-#define LOOK_AGAIN_MS 20
+#define LOOK_AGAIN_MS    20
+#define LOOK_AT_CLOCK_MS 1000
+/* Descriptors beside those that wait. */
+#define FIXED 3
 
 enum verdict { LOBBY_WAITS, LOBBY_SAID_A_PART, LOBBY_READY, LOBBY_GONE };
 
@@ -78,29 +81,36 @@ static int let_in(struct lobby *lobby)
     return 0;
 }
 
-int lobby_next(struct lobby *lobby, int cancel_fd)
+int lobby_next(struct lobby *lobby, const struct lobby_limits *limits)
 {
     bool part[LOBBY_PLACES] = {false};
 
     for (;;) {
-        struct pollfd polls[LOBBY_PLACES + 2] = {{.fd = lobby->listen_fd, .events = POLLIN},
-                                                 {.fd = cancel_fd, .events = POLLIN}};
-        int timeout_ms = -1;
+        struct pollfd polls[LOBBY_PLACES + FIXED] = {
+            {.fd = lobby->listen_fd, .events = POLLIN},
+            {.fd = limits->cancel_fd, .events = POLLIN},
+            {.fd = limits->watch_fd, .events = POLLIN | POLLRDHUP}};
+        int timeout_ms = limits->until_ns ? LOOK_AT_CLOCK_MS : -1;
 
         for (unsigned i = 0; i < LOBBY_PLACES; i++) {
-            polls[2 + i].fd = lobby->place[i].fd; /* poll passes over -1 */
-            polls[2 + i].events = part[i] ? POLLRDHUP : POLLIN | POLLRDHUP;
+            polls[FIXED + i].fd = lobby->place[i].fd; /* poll passes over -1 */
+            polls[FIXED + i].events = part[i] ? POLLRDHUP : POLLIN | POLLRDHUP;
             if (lobby->place[i].fd >= 0)
-                timeout_ms = part[i] || timeout_ms == LOOK_AGAIN_MS ? LOOK_AGAIN_MS : 1000;
+                timeout_ms =
+                    part[i] || timeout_ms == LOOK_AGAIN_MS ? LOOK_AGAIN_MS : LOOK_AT_CLOCK_MS;
         }
-        if (poll(polls, LOBBY_PLACES + 2, timeout_ms) < 0 && errno != EINTR)
+        if (poll(polls, LOBBY_PLACES + FIXED, timeout_ms) < 0 && errno != EINTR)
             return -errno;
         if (polls[1].revents)
             return -ECANCELED;
+        if (polls[2].revents)
+            return -ECONNRESET;
+        if (limits->until_ns && clock_now_ns() >= limits->until_ns)
+            return -ETIMEDOUT;
         for (unsigned i = 0; i < LOBBY_PLACES; i++) {
             struct lobby_place *place = &lobby->place[i];
             enum verdict verdict =
-                place->fd < 0 ? LOBBY_GONE : look_at(place, polls[2 + i].revents);
+                place->fd < 0 ? LOBBY_GONE : look_at(place, polls[FIXED + i].revents);
 
             part[i] = verdict == LOBBY_SAID_A_PART;
             if (verdict == LOBBY_READY) {

@@ -7,7 +7,8 @@
 
 #include <stdint.h>
 
-#define LOBBY_PLACES 8
+/* All streams of a migration, and a few strangers. */
+#define LOBBY_PLACES 24
 
 struct lobby {
     int listen_fd;
@@ -20,9 +21,16 @@ struct lobby {
 /* The listening socket stays the caller's. */
 void lobby_init(struct lobby *lobby, int listen_fd);
 
-/* Waits for a connection whose HELLO has arrived and gives it to the caller; -ECANCELED once
- * cancel_fd is readable, or -errno where nothing can be accepted any more. */
-int lobby_next(struct lobby *lobby, int cancel_fd);
+/* What ends a wait. */
+struct lobby_limits {
+    int cancel_fd;     /* readable: -ECANCELED */
+    int watch_fd;      /* readable or closed: -ECONNRESET; -1: none */
+    uint64_t until_ns; /* -ETIMEDOUT; 0: never */
+};
+
+/* Waits for a connection whose HELLO has arrived and gives it to the caller; or -errno as above, or
+ * where nothing can be accepted any more. */
+int lobby_next(struct lobby *lobby, const struct lobby_limits *limits);
 
 /* Closes those that wait. */
 void lobby_close(struct lobby *lobby);

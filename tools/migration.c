@@ -15,7 +15,10 @@ int migration_init(struct migration *migration, struct vm_host *host, struct err
     migration->host = host;
     migration->given_fd = -1;
     migration->options = (struct precopy_options){.downtime_limit_ns = PRECOPY_DOWNTIME_LIMIT_NS,
-                                                  .chunk_pages = PRECOPY_CHUNK_PAGES};
+                                                  .chunk_pages = PRECOPY_CHUNK_PAGES,
+                                                  .streams = 1,
+                                                  .compress_level = PRECOPY_ZSTD_LEVEL,
+                                                  .zerocopy = CHANNEL_ZEROCOPY_AUTO};
     dirty_log_trust_init(&migration->trust, NULL, &migration->interrupted);
     progress_init(&migration->progress);
     migration->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -70,12 +73,34 @@ static int trust_dirty_log(struct migration *migration, struct error *err)
     return rc;
 }
 
+static struct channel_options channel_options(const struct migration *migration)
+{
+    return (struct channel_options){.deadline_ns = MIGRATE_DEADLINE_NS,
+                                    .cancel_fd = migration->cancel_fd};
+}
+
+/* One more stream to where the first one goes. */
+static int connect_next(void *opaque, struct channel **out, struct error *err)
+{
+    struct migration *migration = opaque;
+    struct channel_options options = channel_options(migration);
+    int fd = -1;
+    int rc = uri_connect(&migration->uri, options.deadline_ns, migration->cancel_fd, &fd, err);
+
+    return rc ? rc : channel_open(out, fd, fd, &options, err);
+}
+
+static bool can_connect_more(const struct migration *migration)
+{
+    return migration->uri.kind == URI_TCP || migration->uri.kind == URI_UNIX;
+}
+
 static enum precopy_outcome attempt(struct migration *migration, struct error *err)
 {
-    struct channel_options options = {.deadline_ns = MIGRATE_DEADLINE_NS,
-                                      .cancel_fd = migration->cancel_fd};
+    struct channel_options options = channel_options(migration);
+    struct migrate_links links = {.next = can_connect_more(migration) ? connect_next : NULL,
+                                  .opaque = migration};
     struct migrate_source source = binding_source_ops(&migration->binding);
-    struct channel *channel = NULL;
     enum precopy_outcome outcome = PRECOPY_FAILED;
     pid_t child = -1;
     int fd = -1;
@@ -92,17 +117,17 @@ static enum precopy_outcome attempt(struct migration *migration, struct error *e
     }
     rc = connect_stream(migration, &fd, &child, err);
     if (!rc)
-        rc = channel_open(&channel, fd, fd, &options, err);
+        rc = channel_open(&links.first, fd, fd, &options, err);
     if (!rc)
         outcome =
-            precopy_run(&source, channel, &migration->running_options, &migration->progress, err);
+            precopy_run(&source, &links, &migration->running_options, &migration->progress, err);
     else if (rc == -ECANCELED && source.ops->alive(source.opaque, err) == 0)
         outcome = PRECOPY_CANCELLED;
     else
         error_prefix(err, "%s", progress_phase_name(PROGRESS_CONNECT));
     if (outcome == PRECOPY_IN_DOUBT)
         vm_host_engine_in_doubt(migration->host);
-    channel_close(channel);
+    channel_close(links.first);
     /* Where the guest went, or may have gone, the command carries it and ends with it. */
     if (child > 0 && outcome != PRECOPY_COMPLETED && outcome != PRECOPY_IN_DOUBT)
         uri_reap(child);
@@ -187,6 +212,9 @@ int migration_start(struct migration *migration, const struct migration_request 
     if (!rc && migration->uri.kind == URI_FD && request->given_fd < 0)
         rc = error_set(err, EBADF, "no descriptor named '%.100s' was passed with getfd",
                        migration->uri.rest);
+    if (!rc && migration->options.streams > 1 && !can_connect_more(migration))
+        rc = error_set(err, EINVAL, "%u streams need a tcp: or unix: address: use one stream",
+                       migration->options.streams);
     if (!rc && request->check_only && request->record_path)
         rc = error_set(err, EINVAL, "a mere check has no dirty pages to record");
     if (!rc)

@@ -29,6 +29,7 @@ enum receive_outcome replay_stream(const uint8_t *bytes, size_t length, struct f
     int out_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
     struct migrate_sink sink = fake_guest_sink(guest);
     struct progress progress;
+    struct migrate_links links = {.next = NULL};
     struct channel *channel;
     enum receive_outcome outcome;
 
@@ -37,7 +38,8 @@ enum receive_outcome replay_stream(const uint8_t *bytes, size_t length, struct f
         abort();
     channel = open_files(in_fd, out_fd);
     progress_init(&progress);
-    outcome = receive_run(&sink, channel, &progress, err);
+    links.first = channel;
+    outcome = receive_run(&sink, &links, &progress, err);
     progress_destroy(&progress);
     channel_close(channel);
     return outcome;

@@ -121,14 +121,14 @@ static void test_scripts(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
-        struct precopy_options options = {.downtime_limit_ns = CLOCK_NS_PER_SEC,
-                                          .chunk_pages = 512};
+        struct precopy_options options = {
+            .downtime_limit_ns = CLOCK_NS_PER_SEC, .chunk_pages = 512, .streams = 1};
         struct channel_options channel_options = {.deadline_ns = 2 * CLOCK_NS_PER_SEC,
                                                   .cancel_fd = -1};
         struct destination destination = {.script = &scripts[i]};
         struct fake_guest guest;
         struct migrate_source source = fake_guest_source(&guest);
-        struct channel *channel;
+        struct migrate_links links = {.next = NULL};
         struct progress progress;
         struct error err = {.text = ""};
         enum precopy_outcome outcome;
@@ -139,10 +139,10 @@ static void test_scripts(void **state)
         destination.fd = fds[1];
         fake_guest_init(&guest, sizes, true);
         progress_init(&progress);
-        assert_int_equal(channel_open(&channel, fds[0], fds[0], &channel_options, &err), 0);
+        assert_int_equal(channel_open(&links.first, fds[0], fds[0], &channel_options, &err), 0);
         assert_int_equal(pthread_create(&thread, NULL, destination_main, &destination), 0);
-        outcome = precopy_run(&source, channel, &options, &progress, &err);
-        channel_close(channel);
+        outcome = precopy_run(&source, &links, &options, &progress, &err);
+        channel_close(links.first);
         (void)pthread_join(thread, NULL);
         if (!strstr(err.text, scripts[i].line))
             fail_msg("script %zu: '%s' has no '%s'", i, err.text, scripts[i].line);

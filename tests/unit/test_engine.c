@@ -37,8 +37,9 @@ static void *receiver_main(void *opaque)
 {
     struct receiver *receiver = opaque;
     struct migrate_sink sink = fake_guest_sink(&receiver->guest);
+    struct migrate_links links = {.first = receiver->channel};
 
-    receiver->outcome = receive_run(&sink, receiver->channel, &receiver->progress, &receiver->err);
+    receiver->outcome = receive_run(&sink, &links, &receiver->progress, &receiver->err);
     channel_close(receiver->channel);
     return NULL;
 }
@@ -74,18 +75,19 @@ static void pair_init(struct pair *pair)
     open_channel(&pair->receiver.channel, fds[1], -1);
     progress_init(&pair->progress);
     progress_init(&pair->receiver.progress);
-    pair->options =
-        (struct precopy_options){.downtime_limit_ns = 20 * CLOCK_NS_PER_MS, .chunk_pages = 512};
+    pair->options = (struct precopy_options){
+        .downtime_limit_ns = 20 * CLOCK_NS_PER_MS, .chunk_pages = 512, .streams = 1};
 }
 
 static enum precopy_outcome pair_migrate(struct pair *pair)
 {
     struct migrate_source source = fake_guest_source(&pair->guest);
+    struct migrate_links links = {.first = pair->channel};
     enum precopy_outcome outcome;
 
     assert_int_equal(pthread_create(&pair->receiver.thread, NULL, receiver_main, &pair->receiver),
                      0);
-    outcome = precopy_run(&source, pair->channel, &pair->options, &pair->progress, &pair->err);
+    outcome = precopy_run(&source, &links, &pair->options, &pair->progress, &pair->err);
     channel_close(pair->channel);
     pair->channel = NULL;
     (void)pthread_join(pair->receiver.thread, NULL);
