@@ -238,12 +238,13 @@ static enum precopy_outcome settle_failure(struct precopy *p, int code, struct e
 
 static void account_end(struct precopy *p)
 {
-    uint64_t sent = p->copier.streams.count ? streams_sent_bytes(&p->copier.streams)
-                                            : channel_sent_bytes(p->link.channel);
     struct progress_view *view = progress_begin(p->progress);
 
     view->ended_ns = clock_now_ns();
-    view->sent_bytes = sent;
+    if (p->copier.streams.count)
+        streams_account(&p->copier.streams, view);
+    else
+        view->sent_bytes = channel_sent_bytes(p->link.channel);
     progress_end(p->progress);
 }
 

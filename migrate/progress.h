@@ -8,7 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PROGRESS_MAX_ROUNDS 64
+#include "migrate/channel.h"
+
+#define PROGRESS_MAX_ROUNDS  64
+#define PROGRESS_MAX_STREAMS 16
 
 /* In the order in which a migration goes through them. */
 enum progress_phase {
@@ -49,6 +52,11 @@ struct progress_view {
     uint64_t resumed_at_ns;     /* by the destination's clock: comparable on one host only */
     uint64_t data_pages;
     uint64_t zero_pages;
+    unsigned streams;
+    uint64_t stream_bytes[PROGRESS_MAX_STREAMS]; /* of sent_bytes; once the migration has ended */
+    uint64_t packed_bytes;                       /* of sent_bytes: compressed payload */
+    uint64_t zerocopy_bytes;                     /* sent from the pages themselves, or so asked */
+    enum channel_zerocopy zerocopy;              /* what was asked for, or became of it */
     /* The last PROGRESS_MAX_ROUNDS rounds: round r is at r % PROGRESS_MAX_ROUNDS. */
     struct progress_round rounds[PROGRESS_MAX_ROUNDS];
 };

@@ -370,13 +370,19 @@ uint64_t streams_sent_bytes(struct streams *streams)
     return bytes;
 }
 
-uint64_t streams_packed_bytes(struct streams *streams)
-{
-    uint64_t bytes = 0;
+_Static_assert(PROGRESS_MAX_STREAMS >= WIRE_MAX_STREAMS, "every stream is accounted for");
 
-    lock(streams);
-    for (unsigned i = 0; i < streams->count; i++)
-        bytes += streams->stream[i].packed_bytes;
-    unlock(streams);
-    return bytes;
+void streams_account(const struct streams *streams, struct progress_view *view)
+{
+    view->streams = streams->count;
+    view->sent_bytes = view->packed_bytes = view->zerocopy_bytes = 0;
+    view->zerocopy = channel_zerocopy_state(streams->stream[0].link->channel);
+    for (unsigned i = 0; i < streams->count; i++) {
+        const struct stream *stream = &streams->stream[i];
+
+        view->stream_bytes[i] = channel_sent_bytes(stream->link->channel);
+        view->sent_bytes += view->stream_bytes[i];
+        view->packed_bytes += stream->packed_bytes;
+        view->zerocopy_bytes += channel_zerocopy_bytes(stream->link->channel);
+    }
 }

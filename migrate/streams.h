@@ -15,6 +15,7 @@
 
 #include "migrate/batch.h"
 #include "migrate/packer.h"
+#include "migrate/progress.h"
 #include "migrate/record.h"
 
 /* One is filled while the other is sent. */
@@ -100,8 +101,10 @@ int streams_sync(struct streams *streams, uint32_t round, bool last, struct erro
  * the peer is alive, however thin the link: the deadline counts from the last one. Drained. */
 int streams_wait_answer(struct streams *streams, uint64_t deadline_ns, struct error *err);
 
-/* Bytes sent over all streams so far, and how many of them were compressed payload. */
+/* Bytes sent over all streams so far. */
 uint64_t streams_sent_bytes(struct streams *streams);
-uint64_t streams_packed_bytes(struct streams *streams);
+
+/* What each of them did; drained or stopped. */
+void streams_account(const struct streams *streams, struct progress_view *view);
 
 #endif
