@@ -36,6 +36,9 @@ static const char help[] =
     "                           short, e.g. 300us, 50ms (default 50ms)\n"
     "      --max-bandwidth R    bytes a second, e.g. 100M (default 0: no limit)\n"
     "      --dirty-log KIND     get, clear or ring (default auto: the best one)\n"
+    "      --streams N          connections in parallel, 1 to 16 (default 1)\n"
+    "      --compress KIND      zstd[:LEVEL], lz4 or none (default)\n"
+    "      --zero-copy WHEN     on, off, or auto (default): until the kernel copies\n"
     "      --chunk PAGES        pages claimed, and re-protected, at a time (16K)\n"
     "      --record-dirty FILE  the source writes each round's dirty bitmaps to FILE\n"
     "      --json               one JSON object; keys in pageferry-migrate(1)\n\n"
@@ -46,8 +49,8 @@ static const char help[] =
 struct migrate_command {
     struct qmp_client client;
     struct migrate_display display;
-    const char *control, *uri, *dirty_log, *record;
-    uint64_t downtime_limit_ns, max_bandwidth, chunk_pages;
+    const char *control, *uri, *dirty_log, *record, *compress, *zerocopy;
+    uint64_t downtime_limit_ns, max_bandwidth, chunk_pages, streams;
     bool check, json;
     bool ended;    /* the final event came */
     json_t *final; /* what it carried */
@@ -130,6 +133,24 @@ static int order(struct migrate_command *command, const char *uri, struct error 
     return qmp_client_command(&command->client, "migrate", arguments, -1, NULL, err);
 }
 
+/* "zstd:3" is two parameters. */
+static int add_compression(const char *text, json_t *parameters, struct error *err)
+{
+    const char *level_text = strchr(text, ':');
+    size_t length = level_text ? (size_t)(level_text - text) : strlen(text);
+    uint64_t level = PRECOPY_ZSTD_LEVEL;
+
+    if (level_text && (length != strlen("zstd") || strncmp(text, "zstd", length) != 0))
+        return error_set(err, EINVAL, "--compress %.60s: only zstd has levels", text);
+    if (level_text &&
+        (size_parse_number(level_text + 1, PRECOPY_ZSTD_MAX_LEVEL, &level, err) || level == 0))
+        return error_set(err, EINVAL, "--compress %.60s: zstd has levels 1 to %d", text,
+                         PRECOPY_ZSTD_MAX_LEVEL);
+    (void)json_object_set_new(parameters, "multifd-compression", json_stringn(text, length));
+    (void)json_object_set_new(parameters, "multifd-zstd-level", json_integer((json_int_t)level));
+    return 0;
+}
+
 static int begin(struct migrate_command *command, struct error *err)
 {
     char uri[URI_MAX_BYTES];
@@ -149,10 +170,16 @@ static int begin(struct migrate_command *command, struct error *err)
         rc = pass_fd(command, parsed.rest, uri, sizeof(uri), err);
     if (rc)
         return rc;
-    parameters = json_pack("{s:I, s:I, s:s, s:I}", "x-downtime-limit-ns",
+    parameters = json_pack("{s:I, s:I, s:s, s:I, s:I, s:s}", "x-downtime-limit-ns",
                            (json_int_t)command->downtime_limit_ns, "max-bandwidth",
                            (json_int_t)command->max_bandwidth, "x-dirty-log", command->dirty_log,
-                           "x-chunk-pages", (json_int_t)command->chunk_pages);
+                           "x-chunk-pages", (json_int_t)command->chunk_pages, "multifd-channels",
+                           (json_int_t)command->streams, "x-zero-copy", command->zerocopy);
+    rc = add_compression(command->compress, parameters, err);
+    if (rc) {
+        json_decref(parameters);
+        return rc;
+    }
     rc = qmp_client_command(&command->client, "migrate-set-parameters", parameters, -1, NULL, err);
     if (rc)
         return rc;
@@ -286,6 +313,10 @@ static bool options_fit(const struct migrate_command *command)
         log_error("--chunk: a multiple of 64 pages, up to 1M");
         return false;
     }
+    if (command->streams < 1 || command->streams > WIRE_MAX_STREAMS) {
+        log_error("--streams: 1 to %d", WIRE_MAX_STREAMS);
+        return false;
+    }
     if (command->record && (!*command->record || command->check)) {
         log_error("--record-dirty needs a file's name, and a migration: --check has no rounds");
         return false;
@@ -298,6 +329,9 @@ int cmd_migrate(int argc, char **argv)
     struct migrate_command command = {.client.fd = -1,
                                       .downtime_limit_ns = PRECOPY_DOWNTIME_LIMIT_NS,
                                       .dirty_log = "auto",
+                                      .streams = 1,
+                                      .compress = "none",
+                                      .zerocopy = "auto",
                                       .chunk_pages = PRECOPY_CHUNK_PAGES};
     const struct option_rule rules[] = {
         {"control", 0, OPTION_STRING, &command.control, 0},
@@ -306,6 +340,9 @@ int cmd_migrate(int argc, char **argv)
         {"max-bandwidth", 0, OPTION_SIZE, &command.max_bandwidth, 0},
         {"dirty-log", 0, OPTION_STRING, &command.dirty_log, 0},
         {"chunk", 0, OPTION_SIZE, &command.chunk_pages, 0},
+        {"streams", 0, OPTION_NUMBER, &command.streams, UINT32_MAX},
+        {"compress", 0, OPTION_STRING, &command.compress, 0},
+        {"zero-copy", 0, OPTION_STRING, &command.zerocopy, 0},
         {"record-dirty", 0, OPTION_STRING, &command.record, 0},
         {"json", 0, OPTION_FLAG, &command.json, 0},
         {NULL, 0, OPTION_FLAG, NULL, 0}};

@@ -4,6 +4,7 @@
 #include "tools/qmp_parameters.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "vmm/base/clock.h"
@@ -12,8 +13,9 @@
 
 static const char accepted[] =
     "downtime-limit in ms up to 2000000, x-downtime-limit-ns, max-bandwidth in bytes/s (0 or at "
-    "least 65536), x-chunk-pages (a multiple of 64 up to 1048576), x-dirty-log (auto, get, clear "
-    "or ring)";
+    "least 65536), multifd-channels (1 to 16), multifd-compression (none, zstd or lz4), "
+    "multifd-zstd-level (1 to 19), x-zero-copy (on, off or auto), x-chunk-pages (a multiple of 64 "
+    "up to 1048576), x-dirty-log (auto, get, clear or ring)";
 
 /* What a call changes, until all of it is known to be good. */
 struct parameters {
@@ -41,7 +43,55 @@ static bool set_number(struct precopy_options *options, const char *key, uint64_
         options->chunk_pages = (uint32_t)number;
         return number % 64 == 0 && number && number <= PRECOPY_MAX_CHUNK_PAGES;
     }
+    if (strcmp(key, "multifd-channels") == 0) {
+        options->streams = (unsigned)number;
+        return number >= 1 && number <= WIRE_MAX_STREAMS;
+    }
+    if (strcmp(key, "multifd-zstd-level") == 0) {
+        options->compress_level = (int)number;
+        return number >= 1 && number <= PRECOPY_ZSTD_MAX_LEVEL;
+    }
     return false;
+}
+
+/* A word and what it stands for. */
+struct choice {
+    const char *name;
+    int value;
+};
+
+static const struct choice compressions[] = {
+    {"none", WIRE_CODEC_NONE}, {"zstd", WIRE_CODEC_ZSTD}, {"lz4", WIRE_CODEC_LZ4}, {NULL, 0}};
+static const struct choice zerocopies[] = {{"off", CHANNEL_ZEROCOPY_OFF},
+                                           {"on", CHANNEL_ZEROCOPY_ON},
+                                           {"auto", CHANNEL_ZEROCOPY_AUTO},
+                                           {NULL, 0}};
+
+static int choose(const struct choice *choices, const char *key, const json_t *value, int *chosen,
+                  struct error *err)
+{
+    const char *name = json_string_value(value);
+    char all[64] = "";
+
+    for (const struct choice *choice = choices; choice->name; choice++) {
+        size_t length = strlen(all);
+
+        if (name && strcmp(name, choice->name) == 0) {
+            *chosen = choice->value;
+            return 0;
+        }
+        (void)snprintf(all + length, sizeof(all) - length, "%s%s", length ? ", " : "",
+                       choice->name);
+    }
+    return error_set(err, EINVAL, "%s cannot be '%.64s': it must be one of %s", key,
+                     name ? name : "", all);
+}
+
+static const char *choice_name(const struct choice *choices, int value)
+{
+    while (choices->name && choices->value != value)
+        choices++;
+    return choices->name ? choices->name : "unknown";
 }
 
 static int set_dirty_log(struct parameters *parameters, const json_t *value, struct error *err)
@@ -62,8 +112,21 @@ static int set(struct parameters *parameters, const char *key, const json_t *val
 {
     json_int_t number = json_integer_value(value);
 
+    int chosen = 0;
+    int rc;
+
     if (strcmp(key, "x-dirty-log") == 0)
         return set_dirty_log(parameters, value, err);
+    if (strcmp(key, "multifd-compression") == 0) {
+        rc = choose(compressions, key, value, &chosen, err);
+        parameters->options.compress = (enum wire_codec)chosen;
+        return rc;
+    }
+    if (strcmp(key, "x-zero-copy") == 0) {
+        rc = choose(zerocopies, key, value, &chosen, err);
+        parameters->options.zerocopy = (enum channel_zerocopy)chosen;
+        return rc;
+    }
     if (!json_is_integer(value) || number < 0)
         return error_set(err, EINVAL, "%.100s must be a whole number, 0 or more", key);
     if (!set_number(&parameters->options, key, (uint64_t)number))
@@ -101,9 +164,13 @@ json_t *qmp_query_migrate_parameters(struct server *server, json_t *arguments, s
     (void)arguments;
     (void)err;
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:s}", "downtime-limit",
+        "{s:I, s:I, s:I, s:I, s:s, s:I, s:s, s:I, s:s}", "downtime-limit",
         (json_int_t)(options->downtime_limit_ns / CLOCK_NS_PER_MS), "x-downtime-limit-ns",
         (json_int_t)options->downtime_limit_ns, "max-bandwidth", (json_int_t)options->max_bandwidth,
         "x-chunk-pages", (json_int_t)options->chunk_pages, "x-dirty-log",
-        migration->dirty_log_chosen ? dirty_log_backend_name(migration->dirty_log) : "auto");
+        migration->dirty_log_chosen ? dirty_log_backend_name(migration->dirty_log) : "auto",
+        "multifd-channels", (json_int_t)options->streams, "multifd-compression",
+        choice_name(compressions, (int)options->compress), "multifd-zstd-level",
+        (json_int_t)options->compress_level, "x-zero-copy",
+        choice_name(zerocopies, (int)options->zerocopy));
 }
