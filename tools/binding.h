@@ -12,12 +12,17 @@
 /* Where a machine's RAM is, as the engine wants to know it. */
 void binding_layout(const struct memory *memory, struct migrate_layout *layout);
 
+/* In which rounds pages are looked at for zeros. After the first a page was written lately, and
+ * seldom with zeros. */
+enum binding_zero_pages { BINDING_ZERO_FIRST, BINDING_ZERO_ALL, BINDING_ZERO_OFF };
+
 struct binding_source {
     struct vm_host *host;
     struct dirty_log_options log_options;
     struct dirty_log *log; /* while the engine logs */
     uint64_t *holes;       /* one chunk's words */
-    bool moved;            /* the guest runs elsewhere */
+    enum binding_zero_pages zero_pages;
+    bool moved; /* the guest runs elsewhere */
     struct binding_recorder recorder;
     uint64_t full_exits_before;
     uint64_t ring_full_exits; /* atomic: of the last log, once it ended */

@@ -8,6 +8,7 @@
 
 #include "tools/binding.h"
 #include "vmm/base/bitmap.h"
+#include "vmm/base/zero_page.h"
 #include "vmm/dirty_ring.h"
 
 void binding_layout(const struct memory *memory, struct migrate_layout *layout)
@@ -96,19 +97,10 @@ static int sync_log(void *opaque, uint64_t *pending_pages, struct error *err)
     return rc;
 }
 
-static bool reads_as_zero(const uint8_t *page)
-{
-    const uint64_t *words = (const uint64_t *)(const void *)page;
-
-    /* Nearly every page that holds something shows it in its first words. */
-    if (words[0] || words[1] || words[63] || words[511])
-        return false;
-    return memcmp(page, page + sizeof(uint64_t), MIGRATE_PAGE_BYTES - sizeof(uint64_t)) == 0;
-}
-
 /* Moves the pages of `data` that read as zero to `zero`. */
 static void sort_out_zeros(const uint8_t *hva, uint64_t npages, uint64_t *data, uint64_t *zero)
 {
+    zero_page_check *reads_as_zero = zero_page_best();
     struct bitmap_run run;
     uint64_t position = 0;
 
@@ -149,7 +141,8 @@ static int claim_and_sort(struct binding_source *binding, const struct migrate_c
         for (size_t i = 0; !rc && i < nwords; i++)
             data[i] &= present[i];
     }
-    if (!rc && first_round)
+    if (!rc && (binding->zero_pages == BINDING_ZERO_ALL ||
+                (first_round && binding->zero_pages == BINDING_ZERO_FIRST)))
         sort_out_zeros(memory->region[chunk->region].hva + chunk->first_page * MIGRATE_PAGE_BYTES,
                        chunk->npages, data, zero);
     return rc;

@@ -39,6 +39,7 @@ static const char help[] =
     "      --streams N          connections in parallel, 1 to 16 (default 1)\n"
     "      --compress KIND      zstd[:LEVEL], lz4 or none (default)\n"
     "      --zero-copy WHEN     on, off, or auto (default): until the kernel copies\n"
+    "      --zero-pages WHEN    look for them in the first round (default), all, off\n"
     "      --chunk PAGES        pages claimed, and re-protected, at a time (16K)\n"
     "      --record-dirty FILE  the source writes each round's dirty bitmaps to FILE\n"
     "      --json               one JSON object; keys in pageferry-migrate(1)\n\n"
@@ -49,7 +50,7 @@ static const char help[] =
 struct migrate_command {
     struct qmp_client client;
     struct migrate_display display;
-    const char *control, *uri, *dirty_log, *record, *compress, *zerocopy;
+    const char *control, *uri, *dirty_log, *record, *compress, *zerocopy, *zero_pages;
     uint64_t downtime_limit_ns, max_bandwidth, chunk_pages, streams;
     bool check, json;
     bool ended;    /* the final event came */
@@ -170,7 +171,7 @@ static int begin(struct migrate_command *command, struct error *err)
         rc = pass_fd(command, parsed.rest, uri, sizeof(uri), err);
     if (rc)
         return rc;
-    parameters = json_pack("{s:I, s:I, s:s, s:I, s:I, s:s}", "x-downtime-limit-ns",
+    parameters = json_pack("{s:I, s:I, s:s, s:I, s:I, s:s, s:s}", "x-downtime-limit-ns",
                            (json_int_t)command->downtime_limit_ns, "max-bandwidth",
                            (json_int_t)command->max_bandwidth, "x-dirty-log", command->dirty_log,
                            "x-chunk-pages", (json_int_t)command->chunk_pages, "multifd-channels",
@@ -332,6 +333,7 @@ int cmd_migrate(int argc, char **argv)
                                       .streams = 1,
                                       .compress = "none",
                                       .zerocopy = "auto",
+                                      .zero_pages = "first",
                                       .chunk_pages = PRECOPY_CHUNK_PAGES};
     const struct option_rule rules[] = {
         {"control", 0, OPTION_STRING, &command.control, 0},
@@ -343,6 +345,7 @@ int cmd_migrate(int argc, char **argv)
         {"streams", 0, OPTION_NUMBER, &command.streams, UINT32_MAX},
         {"compress", 0, OPTION_STRING, &command.compress, 0},
         {"zero-copy", 0, OPTION_STRING, &command.zerocopy, 0},
+        {"zero-pages", 0, OPTION_STRING, &command.zero_pages, 0},
         {"record-dirty", 0, OPTION_STRING, &command.record, 0},
         {"json", 0, OPTION_FLAG, &command.json, 0},
         {NULL, 0, OPTION_FLAG, NULL, 0}};

@@ -188,6 +188,7 @@ static int choose_dirty_log(const struct migration *migration, enum dirty_log_ba
 static int bind_source(struct migration *migration, const char *record_path, struct error *err)
 {
     struct binding_source binding = {.host = migration->host,
+                                     .zero_pages = migration->zero_pages,
                                      .log_options.chunk_pages = migration->options.chunk_pages};
     int rc = choose_dirty_log(migration, &binding.log_options.backend, err);
 

@@ -26,7 +26,8 @@ struct migration {
     struct precopy_options options; /* of the next attempt; the control thread sets them */
     bool dirty_log_chosen;          /* likewise: by the user, else the best that works here */
     enum dirty_log_backend dirty_log;
-    struct dirty_log_trust trust; /* the attempt's thread */
+    enum binding_zero_pages zero_pages; /* likewise */
+    struct dirty_log_trust trust;       /* the attempt's thread */
     struct binding_source binding;
     enum migration_state state; /* the control thread's view: changes in start and collect */
     struct precopy_options running_options;

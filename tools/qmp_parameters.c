@@ -14,7 +14,8 @@
 static const char accepted[] =
     "downtime-limit in ms up to 2000000, x-downtime-limit-ns, max-bandwidth in bytes/s (0 or at "
     "least 65536), multifd-channels (1 to 16), multifd-compression (none, zstd or lz4), "
-    "multifd-zstd-level (1 to 19), x-zero-copy (on, off or auto), x-chunk-pages (a multiple of 64 "
+    "multifd-zstd-level (1 to 19), x-zero-copy (on, off or auto), x-zero-pages (first, all or "
+    "off), x-chunk-pages (a multiple of 64 "
     "up to 1048576), x-dirty-log (auto, get, clear or ring)";
 
 /* What a call changes, until all of it is known to be good. */
@@ -22,6 +23,7 @@ struct parameters {
     struct precopy_options options;
     bool dirty_log_chosen;
     enum dirty_log_backend dirty_log;
+    enum binding_zero_pages zero_pages;
 };
 
 /* Whole numbers. False where there is no such parameter, or not with this value. */
@@ -66,6 +68,9 @@ static const struct choice zerocopies[] = {{"off", CHANNEL_ZEROCOPY_OFF},
                                            {"on", CHANNEL_ZEROCOPY_ON},
                                            {"auto", CHANNEL_ZEROCOPY_AUTO},
                                            {NULL, 0}};
+
+static const struct choice zero_pages[] = {
+    {"first", BINDING_ZERO_FIRST}, {"all", BINDING_ZERO_ALL}, {"off", BINDING_ZERO_OFF}, {NULL, 0}};
 
 static int choose(const struct choice *choices, const char *key, const json_t *value, int *chosen,
                   struct error *err)
@@ -122,6 +127,11 @@ static int set(struct parameters *parameters, const char *key, const json_t *val
         parameters->options.compress = (enum wire_codec)chosen;
         return rc;
     }
+    if (strcmp(key, "x-zero-pages") == 0) {
+        rc = choose(zero_pages, key, value, &chosen, err);
+        parameters->zero_pages = (enum binding_zero_pages)chosen;
+        return rc;
+    }
     if (strcmp(key, "x-zero-copy") == 0) {
         rc = choose(zerocopies, key, value, &chosen, err);
         parameters->options.zerocopy = (enum channel_zerocopy)chosen;
@@ -141,7 +151,8 @@ json_t *qmp_migrate_set_parameters(struct server *server, json_t *arguments, str
     struct migration *migration = &server->migration;
     struct parameters parameters = {.options = migration->options,
                                     .dirty_log_chosen = migration->dirty_log_chosen,
-                                    .dirty_log = migration->dirty_log};
+                                    .dirty_log = migration->dirty_log,
+                                    .zero_pages = migration->zero_pages};
     const char *key;
     json_t *value;
 
@@ -153,6 +164,7 @@ json_t *qmp_migrate_set_parameters(struct server *server, json_t *arguments, str
     migration->options = parameters.options;
     migration->dirty_log_chosen = parameters.dirty_log_chosen;
     migration->dirty_log = parameters.dirty_log;
+    migration->zero_pages = parameters.zero_pages;
     return json_object();
 }
 
@@ -164,7 +176,7 @@ json_t *qmp_query_migrate_parameters(struct server *server, json_t *arguments, s
     (void)arguments;
     (void)err;
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:s, s:I, s:s, s:I, s:s}", "downtime-limit",
+        "{s:I, s:I, s:I, s:I, s:s, s:I, s:s, s:I, s:s, s:s}", "downtime-limit",
         (json_int_t)(options->downtime_limit_ns / CLOCK_NS_PER_MS), "x-downtime-limit-ns",
         (json_int_t)options->downtime_limit_ns, "max-bandwidth", (json_int_t)options->max_bandwidth,
         "x-chunk-pages", (json_int_t)options->chunk_pages, "x-dirty-log",
@@ -172,5 +184,6 @@ json_t *qmp_query_migrate_parameters(struct server *server, json_t *arguments, s
         "multifd-channels", (json_int_t)options->streams, "multifd-compression",
         choice_name(compressions, (int)options->compress), "multifd-zstd-level",
         (json_int_t)options->compress_level, "x-zero-copy",
-        choice_name(zerocopies, (int)options->zerocopy));
+        choice_name(zerocopies, (int)options->zerocopy), "x-zero-pages",
+        choice_name(zero_pages, (int)migration->zero_pages));
 }
