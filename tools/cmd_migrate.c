@@ -13,11 +13,13 @@
 
 #include "migrate/precopy.h"
 #include "tools/commands.h"
+#include "tools/link_times.h"
 #include "tools/migrate_display.h"
 #include "tools/options.h"
 #include "tools/qmp_client.h"
 #include "tools/server.h"
 #include "tools/uri.h"
+#include "vmm/base/clock.h"
 #include "vmm/base/log.h"
 #include "vmm/base/size.h"
 
@@ -38,16 +40,18 @@ static const char help[] =
     "      --dirty-log KIND     get, clear or ring (default auto: the best one)\n"
     "      --chunk PAGES        pages claimed, and re-protected, at a time (16K)\n"
     "      --record-dirty FILE  the source writes each round's dirty bitmaps to FILE\n"
+    "      --deadline T         give up when nothing moves for this long (default 10s)\n"
+    "      --keepalive T        TCP: silence before the kernel probes (default 5s)\n"
     "      --json               one JSON object; keys in pageferry-migrate(1)\n\n"
     "Ctrl-C cancels; the guest then goes on at the source. Exit status: 0 completed\n"
     "(or accepted), 1 failed or cancelled, 2 bad usage, 3 in doubt: COMMIT was sent,\n"
-    "never confirmed; the source keeps the guest paused; look at the destination.\n";
+    "never confirmed; the source keeps the guest paused: see resolve in pageferry ctl.\n";
 
 struct migrate_command {
     struct qmp_client client;
     struct migrate_display display;
     const char *control, *uri, *dirty_log, *record;
-    uint64_t downtime_limit_ns, max_bandwidth, chunk_pages;
+    uint64_t downtime_limit_ns, max_bandwidth, chunk_pages, deadline_ns, keepalive_ns;
     bool check, json;
     bool ended;    /* the final event came */
     json_t *final; /* what it carried */
@@ -149,10 +153,12 @@ static int begin(struct migrate_command *command, struct error *err)
         rc = pass_fd(command, parsed.rest, uri, sizeof(uri), err);
     if (rc)
         return rc;
-    parameters = json_pack("{s:I, s:I, s:s, s:I}", "x-downtime-limit-ns",
+    parameters = json_pack("{s:I, s:I, s:s, s:I, s:I, s:I}", "x-downtime-limit-ns",
                            (json_int_t)command->downtime_limit_ns, "max-bandwidth",
                            (json_int_t)command->max_bandwidth, "x-dirty-log", command->dirty_log,
-                           "x-chunk-pages", (json_int_t)command->chunk_pages);
+                           "x-chunk-pages", (json_int_t)command->chunk_pages, "x-deadline-ms",
+                           (json_int_t)(command->deadline_ns / CLOCK_NS_PER_MS), "x-keepalive-ms",
+                           (json_int_t)(command->keepalive_ns / CLOCK_NS_PER_MS));
     rc = qmp_client_command(&command->client, "migrate-set-parameters", parameters, -1, NULL, err);
     if (rc)
         return rc;
@@ -226,9 +232,9 @@ static int conclude(const struct migrate_command *command)
     }
     if (strcmp(outcome, "in-doubt") == 0) {
         log_error(
-            "in doubt: the guest stays paused here and may run at the destination: look there "
-            "(%s)",
-            reason);
+            "in doubt: the guest stays paused here and may run at the destination (%s); settle it "
+            "with: pageferry ctl --control %s resolve owner=source|destination",
+            reason, command->control);
         return SERVER_EXIT_IN_DOUBT;
     }
     if (strcmp(outcome, "cancelled") == 0 && strcmp(guest, "shutdown") == 0)
@@ -274,6 +280,12 @@ static int migrate(struct migrate_command *command)
 /* Values that are no value of their option; each is told. */
 static bool options_fit(const struct migrate_command *command)
 {
+    struct error err = {.text = ""};
+
+    if (link_times_check(command->deadline_ns, command->keepalive_ns, &err)) {
+        log_error("%s", err.text);
+        return false;
+    }
     if (command->downtime_limit_ns > MAX_LIMIT_NS || command->max_bandwidth > INT64_MAX ||
         (command->max_bandwidth && command->max_bandwidth < PRECOPY_MIN_BANDWIDTH)) {
         log_error(
@@ -298,7 +310,9 @@ int cmd_migrate(int argc, char **argv)
     struct migrate_command command = {.client.fd = -1,
                                       .downtime_limit_ns = PRECOPY_DOWNTIME_LIMIT_NS,
                                       .dirty_log = "auto",
-                                      .chunk_pages = PRECOPY_CHUNK_PAGES};
+                                      .chunk_pages = PRECOPY_CHUNK_PAGES,
+                                      .deadline_ns = MIGRATE_DEADLINE_NS,
+                                      .keepalive_ns = MIGRATE_KEEPALIVE_NS};
     const struct option_rule rules[] = {
         {"control", 0, OPTION_STRING, &command.control, 0},
         {"check", 0, OPTION_FLAG, &command.check, 0},
@@ -307,6 +321,8 @@ int cmd_migrate(int argc, char **argv)
         {"dirty-log", 0, OPTION_STRING, &command.dirty_log, 0},
         {"chunk", 0, OPTION_SIZE, &command.chunk_pages, 0},
         {"record-dirty", 0, OPTION_STRING, &command.record, 0},
+        {"deadline", 0, OPTION_DURATION, &command.deadline_ns, 0},
+        {"keepalive", 0, OPTION_DURATION, &command.keepalive_ns, 0},
         {"json", 0, OPTION_FLAG, &command.json, 0},
         {NULL, 0, OPTION_FLAG, NULL, 0}};
     char **operands;
