@@ -40,12 +40,12 @@ static const char help[] =
     "      --dirty-log KIND     get, clear or ring (default auto: the best one)\n"
     "      --chunk PAGES        pages claimed, and re-protected, at a time (16K)\n"
     "      --record-dirty FILE  the source writes each round's dirty bitmaps to FILE\n"
-    "      --deadline T         give up when nothing moves for this long (default 10s)\n"
+    "      --deadline T         give up when nothing moves so long (default 10s)\n"
     "      --keepalive T        TCP: silence before the kernel probes (default 5s)\n"
     "      --json               one JSON object; keys in pageferry-migrate(1)\n\n"
     "Ctrl-C cancels; the guest then goes on at the source. Exit status: 0 completed\n"
     "(or accepted), 1 failed or cancelled, 2 bad usage, 3 in doubt: COMMIT was sent,\n"
-    "never confirmed; the source keeps the guest paused: see resolve in pageferry ctl.\n";
+    "never confirmed; the guest stays paused at the source: pageferry ctl … resolve.\n";
 
 struct migrate_command {
     struct qmp_client client;

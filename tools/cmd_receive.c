@@ -33,9 +33,9 @@ static const char help[] =
     "      --serial CONSOLE   stdio (default; null with --stdio), null, or file:PATH\n"
     "      --backing KIND     memory: anon, memfd, thp (default) or hugetlb\n"
     "      --dirty-log KIND   for migrating on: bitmap (default) or ring[:ENTRIES]\n"
-    "      --deadline T       give up when nothing moves for this long (default 10s)\n"
+    "      --deadline T       give up when nothing moves so long (default 10s)\n"
     "      --keepalive T      TCP: silence before the kernel probes (default 5s)\n"
-    "      --answer T         how long a source in doubt is answered afterwards (300s)\n"
+    "      --answer T         how long a source in doubt is answered (default 300s)\n"
     "      --json             print one JSON object when the guest has arrived; on\n"
     "                         standard error where standard output is taken\n";
 
