@@ -45,7 +45,7 @@ static const char help[] =
     "      --json               one JSON object; keys in pageferry-migrate(1)\n\n"
     "Ctrl-C cancels; the guest then goes on at the source. Exit status: 0 completed\n"
     "(or accepted), 1 failed or cancelled, 2 bad usage, 3 in doubt: COMMIT was sent,\n"
-    "never confirmed; the guest stays paused at the source: pageferry ctl … resolve.\n";
+    "never confirmed; the guest stays paused at the source: see pageferry ctl.\n";
 
 struct migrate_command {
     struct qmp_client client;
