@@ -130,13 +130,15 @@ static enum precopy_outcome attempt(struct migration *migration, struct error *e
         outcome = PRECOPY_CANCELLED;
     else
         error_prefix(err, "%s", progress_phase_name(PROGRESS_CONNECT));
+    /* Where the guest went, or may have gone, the command carries it and ends with it. */
+    if (child > 0 && (outcome == PRECOPY_COMPLETED || outcome == PRECOPY_IN_DOUBT))
+        uri_leave(child);
     if (outcome == PRECOPY_IN_DOUBT) {
         vm_host_engine_in_doubt(migration->host);
         doubt_begin(&migration->doubt, links.first, &migration->running_link);
         return outcome;
     }
     channel_close(links.first);
-    /* Where the guest went, the command carries it and ends with it. */
     if (child > 0 && outcome != PRECOPY_COMPLETED)
         uri_reap(child);
     return outcome;
