@@ -17,7 +17,6 @@
 
 /* Completions have twice as many: room for the notifications of zero-copy sends. */
 #define CHANNEL_RING_ENTRIES 64
-#define KEEPALIVE_IDLE_S     5
 #define KEEPALIVE_INTERVAL_S 2
 #define KEEPALIVE_PROBES     3
 
@@ -40,9 +39,11 @@ static void set_blocking(int fd)
 
 /* A peer that vanished without a word is noticed by the kernel too. None of this applies to UNIX
  * sockets, where a dead peer is seen at once: errors are of no interest. */
-static void tune_socket(int fd, uint64_t deadline_ns)
+static void tune_socket(int fd, uint64_t deadline_ns, uint64_t keepalive_ns)
 {
-    int one = 1, idle = KEEPALIVE_IDLE_S, interval = KEEPALIVE_INTERVAL_S;
+    int one = 1,
+        idle = (int)((keepalive_ns ? keepalive_ns : MIGRATE_KEEPALIVE_NS) / CLOCK_NS_PER_SEC),
+        interval = KEEPALIVE_INTERVAL_S;
     int probes = KEEPALIVE_PROBES;
     unsigned timeout_ms = (unsigned)(deadline_ns / CLOCK_NS_PER_MS);
 
@@ -82,7 +83,7 @@ int channel_open(struct channel **out, int in_fd, int out_fd, const struct chann
     channel->is_socket = fd_is_socket(in_fd) && fd_is_socket(out_fd);
     channel->deadline_ns = options->deadline_ns;
     if (channel->is_socket)
-        tune_socket(out_fd, options->deadline_ns);
+        tune_socket(out_fd, options->deadline_ns, options->keepalive_ns);
     if (options->cancel_fd >= 0) {
         struct io_uring_sqe *sqe = channel_ring_sqe(channel); /* the first of an empty ring */
 

@@ -16,10 +16,18 @@
 /* The default deadline. */
 #define MIGRATE_DEADLINE_NS (10ull * 1000 * 1000 * 1000)
 
+/* What users may set, and the default of keep-alive. */
+#define MIGRATE_MIN_DEADLINE_NS  (100ull * 1000 * 1000)
+#define MIGRATE_MAX_DEADLINE_NS  (3600ull * 1000 * 1000 * 1000)
+#define MIGRATE_KEEPALIVE_NS     (5ull * 1000 * 1000 * 1000)
+#define MIGRATE_MIN_KEEPALIVE_NS (1ull * 1000 * 1000 * 1000)
+#define MIGRATE_MAX_KEEPALIVE_NS (3600ull * 1000 * 1000 * 1000)
+
 struct channel;
 
 struct channel_options {
-    uint64_t deadline_ns; /* longest wait in which no byte moves */
+    uint64_t deadline_ns;  /* longest wait in which no byte moves */
+    uint64_t keepalive_ns; /* TCP: silence before the kernel probes; whole seconds, 0 = default */
     int cancel_fd; /* an eventfd: once readable, every call fails with -ECANCELED; -1 = none */
 };
 

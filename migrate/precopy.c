@@ -218,6 +218,13 @@ static enum precopy_outcome settle_failure(struct precopy *p, int code, struct e
     if (handover_source_step(&p->owner, HANDOVER_EVENT_LOST) == HANDOVER_DO_HOLD) {
         name_phase(p, view.phase, err);
         streams_stop(&p->copier.streams);
+        if (p->options->doubt)
+            *p->options->doubt = (struct precopy_doubt){.owner = p->owner,
+                                                        .round = p->round,
+                                                        .was_running = p->was_running,
+                                                        .link = p->link};
+        if (p->options->doubt)
+            memcpy(p->options->doubt->session, p->hello.session, sizeof(p->hello.session));
         return PRECOPY_IN_DOUBT;
     }
     /* First the guest, then the talking. */

@@ -9,9 +9,10 @@
 
 #include "migrate/channel.h"
 #include "migrate/endpoint.h"
+#include "migrate/handover.h"
 #include "migrate/links.h"
 #include "migrate/progress.h"
-#include "migrate/wire.h"
+#include "migrate/record.h"
 #include "vmm/base/error.h"
 
 #define PRECOPY_DOWNTIME_LIMIT_NS (50ull * 1000 * 1000)
@@ -22,6 +23,16 @@
 
 #define PRECOPY_ZSTD_LEVEL     1 /* the default: links are thin, and CPUs are shared */
 #define PRECOPY_ZSTD_MAX_LEVEL 19
+
+/* What is left of a migration whose end is not known. */
+struct precopy_doubt {
+    uint8_t session[WIRE_SESSION_BYTES];
+    enum handover_source owner; /* HANDOVER_COMMITTED */
+    uint32_t round;
+    bool was_running; /* how the guest goes on where it turns out to be ours */
+    /* RUNNING may still come over it; its channel is the one that was used. */
+    struct record_link link;
+};
 
 struct precopy_options {
     uint64_t downtime_limit_ns;
@@ -34,6 +45,7 @@ struct precopy_options {
     enum channel_zerocopy zerocopy; /* OFF, ON or AUTO; pages that are compressed are never sent so
                                      */
     bool check_only;                /* stop after the destination accepted the machine */
+    struct precopy_doubt *doubt;    /* filled in for IN_DOUBT; NULL: not wanted */
 };
 
 enum precopy_outcome {

@@ -177,6 +177,7 @@ static void run_guest(struct receive *r)
 static enum receive_outcome give_up(struct receive *r, bool hello_done, int code, struct error *err)
 {
     struct progress_view view;
+    bool ready = r->owner == HANDOVER_READY;
 
     /* Irrevocable from here on, so the source may be told before the slow part. */
     (void)handover_destination_step(&r->owner, HANDOVER_EVENT_LOST);
@@ -191,7 +192,9 @@ static enum receive_outcome give_up(struct receive *r, bool hello_done, int code
     error_prefix(err, "%s", progress_phase_name(view.phase));
     if (!r->offered)
         return RECEIVE_STRANGER;
-    return r->hello.flags & WIRE_HELLO_CHECK ? RECEIVE_CHECKED : RECEIVE_DISCARDED;
+    if (r->hello.flags & WIRE_HELLO_CHECK)
+        return RECEIVE_CHECKED;
+    return ready && code != -ECONNABORTED ? RECEIVE_ABANDONED : RECEIVE_DISCARDED;
 }
 
 enum receive_outcome receive_run(const struct migrate_sink *sink, const struct migrate_links *links,

@@ -16,10 +16,14 @@ enum receive_outcome {
                         not */
     RECEIVE_STRANGER,  /* the peer never offered a machine: nothing was built */
     RECEIVE_DISCARDED, /* the migration failed before COMMIT: the sink was discarded */
+    /* As DISCARDED, but READY was sent, and the source never said that it kept the guest: it may
+     * have submitted COMMIT, and ask. */
+    RECEIVE_ABANDONED,
 };
 
 /* Serves one migration in the calling thread, with a thread per further stream beside it. err gets
- * one line for STRANGER and DISCARDED; the peer is told the reason where it still listens. */
+ * one line for STRANGER, DISCARDED and ABANDONED; the peer is told the reason where it still
+ * listens. */
 enum receive_outcome receive_run(const struct migrate_sink *sink, const struct migrate_links *links,
                                  struct progress *progress, struct error *err);
 

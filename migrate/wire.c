@@ -153,6 +153,7 @@ static const struct type_rule type_rules[] = {
     {WIRE_SYNCED, "SYNCED", 0, 0},
     {WIRE_READY, "READY", 0, 0},
     {WIRE_RUNNING, "RUNNING", 8, 0},
+    {WIRE_ANSWER, "ANSWER", 8, 0},
     {WIRE_ERROR, "ERROR", WIRE_MAX_REASON_BYTES, 0},
 };
 

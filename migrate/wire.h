@@ -24,6 +24,7 @@
 enum wire_role { WIRE_ROLE_SOURCE = 1, WIRE_ROLE_DESTINATION = 2 };
 
 #define WIRE_HELLO_CHECK 0x0001u /* the source only asks whether its machine would be accepted */
+#define WIRE_HELLO_QUERY 0x0002u /* the source only asks who owns the guest of this session */
 
 #define WIRE_MAX_STREAMS  16
 #define WIRE_FEATURE_ZSTD 0x1u /* takes PAGES with this codec */
@@ -64,13 +65,12 @@ enum wire_type {
     WIRE_SYNC = 4,    /* this stream's part of the round is complete */
     WIRE_STATE = 5,   /* payload: state tree */
     WIRE_COMMIT = 6,  /* the guest is the destination's */
-    WIRE_QUERY = 7,   /* reserved: who runs the guest of this session? */
     /* destination -> source */
     WIRE_ACCEPT = 32,  /* the machine can be built (check), or is built */
     WIRE_SYNCED = 33,  /* everything of the round is in guest RAM */
     WIRE_READY = 34,   /* state loaded; nothing fallible is left */
     WIRE_RUNNING = 35, /* metadata: CLOCK_MONOTONIC ns of the resume */
-    WIRE_ANSWER = 36,  /* reserved: reply to QUERY */
+    WIRE_ANSWER = 36,  /* to a HELLO with QUERY; metadata: enum wire_answer */
     /* both */
     WIRE_ERROR = 64, /* metadata: one line of UTF-8; the sender has given up */
 };
@@ -80,6 +80,9 @@ enum wire_codec { WIRE_CODEC_NONE = 0, WIRE_CODEC_ZSTD = 1, WIRE_CODEC_LZ4 = 2 }
 /* With a codec a record carries at most this: pages before compression, and payload. */
 #define WIRE_MAX_PACKED_PAGES_BYTES (512u * 1024)
 #define WIRE_MAX_PACKED_BYTES       WIRE_MAX_PACKED_PAGES_BYTES
+
+/* What became of a session at the destination; the first two are irrevocable. */
+enum wire_answer { WIRE_ANSWER_RUNNING = 1, WIRE_ANSWER_DISCARDED = 2, WIRE_ANSWER_UNKNOWN = 3 };
 
 #define WIRE_FLAG_PAYLOAD_HASH 0x0001u /* payload_hash is valid */
 #define WIRE_FLAG_LAST         0x0002u /* SYNC: no further round */

@@ -23,6 +23,8 @@ static const char help[] =
     "  quit               end the process, and with it the guest\n"
     "  query-migrate      how the last migration went\n"
     "  migrate_cancel     cancel the one that is under way\n"
+    "  resolve owner=source|destination [force=true]\n"
+    "                     settle a migration in doubt (x-resolve)\n"
     "  query-commands     all commands\n\n"
     "Exit status: 0, 1 where the command was refused, 2 for bad usage.\n";
 
@@ -30,7 +32,8 @@ struct alias {
     const char *name, *command;
 };
 
-static const struct alias aliases[] = {{"status", "query-status"}, {"regs", "x-registers"}};
+static const struct alias aliases[] = {
+    {"status", "query-status"}, {"regs", "x-registers"}, {"resolve", "x-resolve"}};
 
 static const char *resolve_alias(const char *name)
 {

@@ -13,11 +13,13 @@
 
 #include "migrate/precopy.h"
 #include "tools/commands.h"
+#include "tools/link_times.h"
 #include "tools/migrate_display.h"
 #include "tools/options.h"
 #include "tools/qmp_client.h"
 #include "tools/server.h"
 #include "tools/uri.h"
+#include "vmm/base/clock.h"
 #include "vmm/base/log.h"
 #include "vmm/base/size.h"
 
@@ -42,16 +44,18 @@ static const char help[] =
     "      --zero-pages WHEN    look for them in the first round (default), all, off\n"
     "      --chunk PAGES        pages claimed, and re-protected, at a time (16K)\n"
     "      --record-dirty FILE  the source writes each round's dirty bitmaps to FILE\n"
+    "      --deadline T         give up when nothing moves so long (default 10s)\n"
+    "      --keepalive T        TCP: silence before the kernel probes (default 5s)\n"
     "      --json               one JSON object; keys in pageferry-migrate(1)\n\n"
     "Ctrl-C cancels; the guest then goes on at the source. Exit status: 0 completed\n"
     "(or accepted), 1 failed or cancelled, 2 bad usage, 3 in doubt: COMMIT was sent,\n"
-    "never confirmed; the source keeps the guest paused; look at the destination.\n";
+    "never confirmed; the guest stays paused at the source: see pageferry ctl.\n";
 
 struct migrate_command {
     struct qmp_client client;
     struct migrate_display display;
     const char *control, *uri, *dirty_log, *record, *compress, *zerocopy, *zero_pages;
-    uint64_t downtime_limit_ns, max_bandwidth, chunk_pages, streams;
+    uint64_t downtime_limit_ns, max_bandwidth, chunk_pages, streams, deadline_ns, keepalive_ns;
     bool check, json;
     bool ended;    /* the final event came */
     json_t *final; /* what it carried */
@@ -152,11 +156,45 @@ static int add_compression(const char *text, json_t *parameters, struct error *e
     return 0;
 }
 
+static void add_number(json_t *parameters, const char *name, uint64_t number)
+{
+    (void)json_object_set_new(parameters, name, json_integer((json_int_t)number));
+}
+
+/* A word that is not UTF-8 becomes none, which the source refuses by the parameter's name. */
+static void add_word(json_t *parameters, const char *name, const char *word)
+{
+    json_t *value = json_string(word);
+
+    (void)json_object_set_new(parameters, name, value ? value : json_null());
+}
+
+static int set_parameters(struct migrate_command *command, struct error *err)
+{
+    json_t *parameters = json_object();
+    int rc = add_compression(command->compress, parameters, err);
+
+    if (rc) {
+        json_decref(parameters);
+        return rc;
+    }
+    add_number(parameters, "x-downtime-limit-ns", command->downtime_limit_ns);
+    add_number(parameters, "max-bandwidth", command->max_bandwidth);
+    add_number(parameters, "x-chunk-pages", command->chunk_pages);
+    add_number(parameters, "multifd-channels", command->streams);
+    add_number(parameters, "x-deadline-ms", command->deadline_ns / CLOCK_NS_PER_MS);
+    add_number(parameters, "x-keepalive-ms", command->keepalive_ns / CLOCK_NS_PER_MS);
+    add_word(parameters, "x-dirty-log", command->dirty_log);
+    add_word(parameters, "x-zero-copy", command->zerocopy);
+    add_word(parameters, "x-zero-pages", command->zero_pages);
+    return qmp_client_command(&command->client, "migrate-set-parameters", parameters, -1, NULL,
+                              err);
+}
+
 static int begin(struct migrate_command *command, struct error *err)
 {
     char uri[URI_MAX_BYTES];
     struct uri parsed;
-    json_t *parameters;
     int rc = uri_parse(command->uri, &parsed, err);
 
     if (rc)
@@ -171,17 +209,7 @@ static int begin(struct migrate_command *command, struct error *err)
         rc = pass_fd(command, parsed.rest, uri, sizeof(uri), err);
     if (rc)
         return rc;
-    parameters = json_pack("{s:I, s:I, s:s, s:I, s:I, s:s, s:s}", "x-downtime-limit-ns",
-                           (json_int_t)command->downtime_limit_ns, "max-bandwidth",
-                           (json_int_t)command->max_bandwidth, "x-dirty-log", command->dirty_log,
-                           "x-chunk-pages", (json_int_t)command->chunk_pages, "multifd-channels",
-                           (json_int_t)command->streams, "x-zero-copy", command->zerocopy);
-    rc = add_compression(command->compress, parameters, err);
-    if (rc) {
-        json_decref(parameters);
-        return rc;
-    }
-    rc = qmp_client_command(&command->client, "migrate-set-parameters", parameters, -1, NULL, err);
+    rc = set_parameters(command, err);
     if (rc)
         return rc;
     rc = order(command, uri, err);
@@ -254,9 +282,9 @@ static int conclude(const struct migrate_command *command)
     }
     if (strcmp(outcome, "in-doubt") == 0) {
         log_error(
-            "in doubt: the guest stays paused here and may run at the destination: look there "
-            "(%s)",
-            reason);
+            "in doubt: the guest stays paused here and may run at the destination (%s); settle it "
+            "with: pageferry ctl --control %s resolve owner=source|destination",
+            reason, command->control);
         return SERVER_EXIT_IN_DOUBT;
     }
     if (strcmp(outcome, "cancelled") == 0 && strcmp(guest, "shutdown") == 0)
@@ -302,6 +330,12 @@ static int migrate(struct migrate_command *command)
 /* Values that are no value of their option; each is told. */
 static bool options_fit(const struct migrate_command *command)
 {
+    struct error err = {.text = ""};
+
+    if (link_times_check(command->deadline_ns, command->keepalive_ns, &err)) {
+        log_error("%s", err.text);
+        return false;
+    }
     if (command->downtime_limit_ns > MAX_LIMIT_NS || command->max_bandwidth > INT64_MAX ||
         (command->max_bandwidth && command->max_bandwidth < PRECOPY_MIN_BANDWIDTH)) {
         log_error(
@@ -334,7 +368,9 @@ int cmd_migrate(int argc, char **argv)
                                       .compress = "none",
                                       .zerocopy = "auto",
                                       .zero_pages = "first",
-                                      .chunk_pages = PRECOPY_CHUNK_PAGES};
+                                      .chunk_pages = PRECOPY_CHUNK_PAGES,
+                                      .deadline_ns = MIGRATE_DEADLINE_NS,
+                                      .keepalive_ns = MIGRATE_KEEPALIVE_NS};
     const struct option_rule rules[] = {
         {"control", 0, OPTION_STRING, &command.control, 0},
         {"check", 0, OPTION_FLAG, &command.check, 0},
@@ -347,6 +383,8 @@ int cmd_migrate(int argc, char **argv)
         {"zero-copy", 0, OPTION_STRING, &command.zerocopy, 0},
         {"zero-pages", 0, OPTION_STRING, &command.zero_pages, 0},
         {"record-dirty", 0, OPTION_STRING, &command.record, 0},
+        {"deadline", 0, OPTION_DURATION, &command.deadline_ns, 0},
+        {"keepalive", 0, OPTION_DURATION, &command.keepalive_ns, 0},
         {"json", 0, OPTION_FLAG, &command.json, 0},
         {NULL, 0, OPTION_FLAG, NULL, 0}};
     char **operands;

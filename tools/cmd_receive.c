@@ -9,12 +9,15 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "tools/answering.h"
 #include "tools/commands.h"
 #include "tools/incoming.h"
 #include "tools/json_text.h"
+#include "tools/link_times.h"
 #include "tools/machine_host_options.h"
 #include "tools/options.h"
 #include "tools/server.h"
+#include "vmm/base/clock.h"
 #include "vmm/base/log.h"
 
 static const char help[] =
@@ -30,12 +33,16 @@ static const char help[] =
     "      --serial CONSOLE   stdio (default; null with --stdio), null, or file:PATH\n"
     "      --backing KIND     memory: anon, memfd, thp (default) or hugetlb\n"
     "      --dirty-log KIND   for migrating on: bitmap (default) or ring[:ENTRIES]\n"
+    "      --deadline T       give up when nothing moves so long (default 10s)\n"
+    "      --keepalive T      TCP: silence before the kernel probes (default 5s)\n"
+    "      --answer T         how long a source in doubt is answered (default 300s)\n"
     "      --json             print one JSON object when the guest has arrived; on\n"
     "                         standard error where standard output is taken\n";
 
 struct receive_options {
     const char *listen, *backing, *dirty_log;
     bool use_stdio, json;
+    struct incoming_times times;
     struct server_options server;
 };
 
@@ -43,6 +50,7 @@ struct receive_options {
 struct receiver {
     struct server server;
     struct incoming incoming;
+    bool told;    /* the outcome */
     FILE *report; /* where --json goes; NULL = not asked for */
 };
 
@@ -60,6 +68,10 @@ static int check_options(struct receive_options *options, int noperands, char **
         rc = error_set(&err, EINVAL,
                        "--stdio takes standard input and output: --serial can be null or "
                        "file:PATH");
+    if (!rc)
+        rc = link_times_check(options->times.deadline_ns, options->times.keepalive_ns, &err);
+    if (!rc && options->times.answer_ns > ANSWERING_MAX_NS)
+        rc = error_set(&err, EINVAL, "--answer: at most 86400s");
     if (!options->server.serial)
         options->server.serial = options->use_stdio ? "null" : "stdio";
     if (rc)
@@ -88,15 +100,11 @@ static void print_report(const struct receiver *receiver, const char *status, co
     json_decref(object);
 }
 
-static void on_incoming_done(void *opaque, uint32_t events)
+static void take_outcome(struct receiver *receiver)
 {
-    struct receiver *receiver = opaque;
     struct server *server = &receiver->server;
     struct incoming *incoming = &receiver->incoming;
 
-    (void)events;
-    loop_remove(&server->loop, incoming->done_fd);
-    incoming_collect(incoming);
     switch (incoming->outcome) {
     case RECEIVE_RUNNING:
         log_info("the guest has arrived: %s", server_run_state(server));
@@ -113,12 +121,36 @@ static void on_incoming_done(void *opaque, uint32_t events)
         break;
     case RECEIVE_STRANGER:
     case RECEIVE_DISCARDED:
+    case RECEIVE_ABANDONED:
         log_error("the migration failed %s", incoming->err.text);
         print_report(receiver, "failed", incoming->err.text);
+        if (incoming_answers(incoming))
+            log_info("the source may be in doubt: it is answered for %llu s that the guest was "
+                     "discarded here, then this process ends",
+                     (unsigned long long)(incoming->times.answer_ns / CLOCK_NS_PER_SEC));
         server->exit_code = SERVER_EXIT_FAILURE;
         break;
     }
-    loop_stop(&server->loop);
+}
+
+static void on_incoming_done(void *opaque, uint32_t events)
+{
+    struct receiver *receiver = opaque;
+    struct server *server = &receiver->server;
+    struct incoming *incoming = &receiver->incoming;
+    uint64_t count;
+
+    (void)events;
+    (void)!read(incoming->done_fd, &count, sizeof(count));
+    if (!receiver->told)
+        take_outcome(receiver);
+    receiver->told = true;
+    if (!__atomic_load_n(&incoming->ended, __ATOMIC_ACQUIRE))
+        return;
+    loop_remove(&server->loop, incoming->done_fd);
+    incoming_collect(incoming);
+    if (!server->has_guest)
+        loop_stop(&server->loop);
 }
 
 /* Descriptors 0 and 1 become the stream; what prints to standard output by mistake must not break
@@ -158,8 +190,8 @@ static int start(struct receiver *receiver, const struct receive_options *option
             unix_path = options->listen + strlen("unix:");
     }
     if (!rc)
-        rc = incoming_start(&receiver->incoming, &server->host, &made_for, listen_fd, unix_path,
-                            in_fd, out_fd, err);
+        rc = incoming_start(&receiver->incoming, &server->host, &made_for, &options->times,
+                            listen_fd, unix_path, in_fd, out_fd, err);
     if (!rc &&
         loop_add(&server->loop, receiver->incoming.done_fd, EPOLLIN, on_incoming_done, receiver))
         rc = error_set(err, ENOSPC, "the control loop takes no more descriptors");
@@ -188,7 +220,7 @@ static int receive(const struct receive_options *options)
         rc = server_run(&receiver.server);
     }
     incoming_finish(&receiver.incoming);
-    if (!receiver.server.has_guest && rc == 0 && receiver.incoming.guest_lost) {
+    if (!receiver.server.has_guest && !receiver.told && rc == 0 && receiver.incoming.guest_lost) {
         log_error("the migration failed %s", receiver.incoming.err.text);
         rc = SERVER_EXIT_FAILURE;
     }
@@ -198,7 +230,11 @@ static int receive(const struct receive_options *options)
 
 int cmd_receive(int argc, char **argv)
 {
-    struct receive_options options = {.backing = "thp", .dirty_log = "bitmap"};
+    struct receive_options options = {.backing = "thp",
+                                      .dirty_log = "bitmap",
+                                      .times = {.deadline_ns = MIGRATE_DEADLINE_NS,
+                                                .keepalive_ns = MIGRATE_KEEPALIVE_NS,
+                                                .answer_ns = ANSWERING_DEFAULT_NS}};
     const struct option_rule rules[] = {
         {"listen", 0, OPTION_STRING, &options.listen, 0},
         {"stdio", 0, OPTION_FLAG, &options.use_stdio, 0},
@@ -206,6 +242,9 @@ int cmd_receive(int argc, char **argv)
         {"serial", 0, OPTION_STRING, &options.server.serial, 0},
         {"backing", 0, OPTION_STRING, &options.backing, 0},
         {"dirty-log", 0, OPTION_STRING, &options.dirty_log, 0},
+        {"deadline", 0, OPTION_DURATION, &options.times.deadline_ns, 0},
+        {"keepalive", 0, OPTION_DURATION, &options.times.keepalive_ns, 0},
+        {"answer", 0, OPTION_DURATION, &options.times.answer_ns, 0},
         {"json", 0, OPTION_FLAG, &options.json, 0},
         {NULL, 0, OPTION_FLAG, NULL, 0}};
     char **operands;

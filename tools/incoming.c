@@ -6,12 +6,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "tools/answering.h"
 #include "vmm/base/clock.h"
 #include "vmm/base/log.h"
 
 static struct channel_options channel_options(const struct incoming *incoming)
 {
-    return (struct channel_options){.deadline_ns = MIGRATE_DEADLINE_NS,
+    return (struct channel_options){.deadline_ns = incoming->times.deadline_ns,
+                                    .keepalive_ns = incoming->times.keepalive_ns,
                                     .cancel_fd = incoming->cancel_fd};
 }
 
@@ -51,7 +53,8 @@ static int serve(struct incoming *incoming, int in_fd, int out_fd)
     incoming->err.text[0] = '\0';
     incoming->first = links.first;
     incoming->outcome = receive_run(&sink, &links, &incoming->progress, &incoming->err);
-    incoming->guest_lost = incoming->outcome == RECEIVE_DISCARDED;
+    incoming->guest_lost =
+        incoming->outcome == RECEIVE_DISCARDED || incoming->outcome == RECEIVE_ABANDONED;
     channel_close(links.first);
     return 0;
 }
@@ -86,10 +89,57 @@ static void stop_listening(struct incoming *incoming)
         (void)unlink(incoming->unix_path);
 }
 
+/* The next connection that is no mere question; its session is noted. */
+static int next_source(struct incoming *incoming)
+{
+    struct channel_options options = channel_options(incoming);
+
+    for (;;) {
+        struct lobby_limits limits = {.cancel_fd = incoming->cancel_fd, .watch_fd = -1};
+        int fd = lobby_next(&incoming->lobby, &limits);
+        struct wire_hello hello;
+
+        if (fd < 0 || !answering_peek(fd, &hello))
+            return fd;
+        if (!(hello.flags & WIRE_HELLO_QUERY)) {
+            memcpy(incoming->session, hello.session, sizeof(incoming->session));
+            return fd;
+        }
+        answering_unknown(fd, &options);
+    }
+}
+
+static void tell(struct incoming *incoming, bool ended)
+{
+    uint64_t one = 1;
+
+    if (ended)
+        __atomic_store_n(&incoming->ended, true, __ATOMIC_RELEASE);
+    (void)!write(incoming->done_fd, &one, sizeof(one));
+}
+
+bool incoming_answers(const struct incoming *incoming)
+{
+    return incoming->listens && incoming->times.answer_ns &&
+           (incoming->outcome == RECEIVE_RUNNING || incoming->outcome == RECEIVE_ABANDONED);
+}
+
+/* What the source may not have heard. */
+static void answer_for_a_while(struct incoming *incoming)
+{
+    struct channel_options options = channel_options(incoming);
+
+    if (!incoming_answers(incoming))
+        return;
+    tell(incoming, false);
+    answering_linger(&incoming->lobby, &options, incoming->session,
+                     incoming->outcome == RECEIVE_RUNNING ? HANDOVER_OWNER : HANDOVER_DISCARDED,
+                     incoming->times.answer_ns);
+}
+
 static void *incoming_main(void *opaque)
 {
     struct incoming *incoming = opaque;
-    uint64_t one = 1;
     bool more = true;
 
     incoming->outcome = RECEIVE_DISCARDED;
@@ -97,9 +147,7 @@ static void *incoming_main(void *opaque)
         int in_fd = incoming->in_fd, out_fd = incoming->out_fd;
 
         if (incoming->listen_fd >= 0) {
-            struct lobby_limits limits = {.cancel_fd = incoming->cancel_fd, .watch_fd = -1};
-
-            in_fd = out_fd = lobby_next(&incoming->lobby, &limits);
+            in_fd = out_fd = next_source(incoming);
             if (in_fd < 0) {
                 (void)error_set(&incoming->err, -in_fd, "waiting for a guest: %s",
                                 strerror(-in_fd));
@@ -109,22 +157,25 @@ static void *incoming_main(void *opaque)
         }
         more = serve(incoming, in_fd, out_fd) == 0 && wait_on(incoming) && incoming->listen_fd >= 0;
     }
+    answer_for_a_while(incoming);
     stop_listening(incoming);
-    (void)!write(incoming->done_fd, &one, sizeof(one));
+    tell(incoming, true);
     return NULL;
 }
 
 int incoming_start(struct incoming *incoming, struct vm_host *host,
-                   const struct machine_host *made_for, int listen_fd, const char *unix_path,
-                   int in_fd, int out_fd, struct error *err)
+                   const struct machine_host *made_for, const struct incoming_times *times,
+                   int listen_fd, const char *unix_path, int in_fd, int out_fd, struct error *err)
 {
     int rc;
 
     memset(incoming, 0, sizeof(*incoming));
     incoming->binding = (struct binding_sink){.host = host, .machine_host = *made_for};
+    incoming->times = *times;
     incoming->listen_fd = listen_fd;
+    incoming->listens = listen_fd >= 0;
     incoming->unix_path = unix_path;
-    lobby_init(&incoming->lobby, listen_fd);
+    lobby_init(&incoming->lobby, times->deadline_ns, listen_fd);
     incoming->in_fd = in_fd;
     incoming->out_fd = out_fd;
     progress_init(&incoming->progress);

@@ -10,11 +10,20 @@
 
 #include "migrate/progress.h"
 #include "migrate/receive.h"
+#include "migrate/wire.h"
 #include "tools/binding.h"
 #include "tools/lobby.h"
 #include "vmm/base/error.h"
 
+/* What the user may set. */
+struct incoming_times {
+    uint64_t deadline_ns;  /* of every wait */
+    uint64_t keepalive_ns; /* struct channel_options */
+    uint64_t answer_ns;    /* how long a source in doubt is answered afterwards */
+};
+
 struct incoming {
+    struct incoming_times times;
     struct binding_sink binding;
     struct lobby lobby;
     struct channel *first; /* stream 0 of the migration under way; borrowed */
@@ -22,25 +31,34 @@ struct incoming {
     int listen_fd; /* -1: one stream that is there already, or nobody is wanted any more */
     int in_fd, out_fd;
     int cancel_fd; /* eventfd */
-    int done_fd;   /* eventfd: the thread has ended */
+    int done_fd;   /* eventfd: outcome is known; again: the thread has ended, too */
+    bool ended;    /* atomic */
+    uint8_t session[WIRE_SESSION_BYTES]; /* of the migration that began */
     pthread_t thread;
     bool started, joined;
+    bool listens; /* it could ever be asked */
     struct progress progress;
-    /* Valid after the end. */
+    /* Valid once done_fd was readable. */
     enum receive_outcome outcome;
     bool guest_lost; /* a migration had begun and failed */
     struct error err;
 };
 
-/* `made_for` says what the guest's machine is built with here. Takes over the descriptors: either
+/* A guest that was taken over is answered for, in the thread, after done_fd became readable the
+ * first time; so is one that was discarded where its source may be in doubt.
+ *
+ * `made_for` says what the guest's machine is built with here. Takes over the descriptors: either
  * listen_fd, or in_fd and out_fd. unix_path (NULL: none) is the socket's file, removed when nobody
  * is wanted any more; borrowed. */
 int incoming_start(struct incoming *incoming, struct vm_host *host,
-                   const struct machine_host *made_for, int listen_fd, const char *unix_path,
-                   int in_fd, int out_fd, struct error *err);
+                   const struct machine_host *made_for, const struct incoming_times *times,
+                   int listen_fd, const char *unix_path, int in_fd, int out_fd, struct error *err);
 
-/* After done_fd became readable: joins the thread; outcome and err are valid. */
+/* After `ended`: joins the thread. */
 void incoming_collect(struct incoming *incoming);
+
+/* Once the outcome is known: does the thread go on to answer? */
+bool incoming_answers(const struct incoming *incoming);
 
 /* Ends the wait (a guest that was taken over stays) and joins the thread. Harmless if never
  * started. */

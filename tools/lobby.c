@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "migrate/channel.h"
 #include "migrate/wire.h"
 #include "vmm/base/clock.h"
 #include "vmm/base/log.h"
@@ -21,8 +20,9 @@
 
 enum verdict { LOBBY_WAITS, LOBBY_SAID_A_PART, LOBBY_READY, LOBBY_GONE };
 
-void lobby_init(struct lobby *lobby, int listen_fd)
+void lobby_init(struct lobby *lobby, uint64_t deadline_ns, int listen_fd)
 {
+    lobby->deadline_ns = deadline_ns;
     lobby->listen_fd = listen_fd;
     for (unsigned i = 0; i < LOBBY_PLACES; i++)
         lobby->place[i].fd = -1;
@@ -35,7 +35,7 @@ static void turn_away(struct lobby_place *place, const char *why)
     place->fd = -1;
 }
 
-static enum verdict look_at(struct lobby_place *place, short revents)
+static enum verdict look_at(struct lobby_place *place, uint64_t deadline_ns, short revents)
 {
     uint8_t hello[WIRE_HELLO_BYTES];
     ssize_t got = recv(place->fd, hello, sizeof(hello), MSG_PEEK | MSG_DONTWAIT);
@@ -43,7 +43,7 @@ static enum verdict look_at(struct lobby_place *place, short revents)
     if (got == (ssize_t)sizeof(hello))
         return LOBBY_READY; /* whatever it is: the engine says what is wrong with it */
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-        if (clock_now_ns() - place->since_ns < MIGRATE_DEADLINE_NS)
+        if (clock_now_ns() - place->since_ns < deadline_ns)
             return LOBBY_WAITS;
         turn_away(place, "it said nothing");
         return LOBBY_GONE;
@@ -52,7 +52,7 @@ static enum verdict look_at(struct lobby_place *place, short revents)
         turn_away(place, "it closed before it had said HELLO");
         return LOBBY_GONE;
     }
-    if (clock_now_ns() - place->since_ns < MIGRATE_DEADLINE_NS)
+    if (clock_now_ns() - place->since_ns < deadline_ns)
         return LOBBY_SAID_A_PART;
     turn_away(place, "it took too long to say HELLO");
     return LOBBY_GONE;
@@ -110,7 +110,8 @@ int lobby_next(struct lobby *lobby, const struct lobby_limits *limits)
         for (unsigned i = 0; i < LOBBY_PLACES; i++) {
             struct lobby_place *place = &lobby->place[i];
             enum verdict verdict =
-                place->fd < 0 ? LOBBY_GONE : look_at(place, polls[FIXED + i].revents);
+                place->fd < 0 ? LOBBY_GONE
+                              : look_at(place, lobby->deadline_ns, polls[FIXED + i].revents);
 
             part[i] = verdict == LOBBY_SAID_A_PART;
             if (verdict == LOBBY_READY) {

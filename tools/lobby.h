@@ -11,6 +11,7 @@
 #define LOBBY_PLACES 24
 
 struct lobby {
+    uint64_t deadline_ns; /* for saying HELLO */
     int listen_fd;
     struct lobby_place {
         int fd; /* -1: free */
@@ -19,7 +20,7 @@ struct lobby {
 };
 
 /* The listening socket stays the caller's. */
-void lobby_init(struct lobby *lobby, int listen_fd);
+void lobby_init(struct lobby *lobby, uint64_t deadline_ns, int listen_fd);
 
 /* What ends a wait. */
 struct lobby_limits {

@@ -14,6 +14,8 @@ int migration_init(struct migration *migration, struct vm_host *host, struct err
     memset(migration, 0, sizeof(*migration));
     migration->host = host;
     migration->given_fd = -1;
+    migration->link = (struct channel_options){
+        .deadline_ns = MIGRATE_DEADLINE_NS, .keepalive_ns = MIGRATE_KEEPALIVE_NS, .cancel_fd = -1};
     migration->options = (struct precopy_options){.downtime_limit_ns = PRECOPY_DOWNTIME_LIMIT_NS,
                                                   .chunk_pages = PRECOPY_CHUNK_PAGES,
                                                   .streams = 1,
@@ -25,7 +27,7 @@ int migration_init(struct migration *migration, struct vm_host *host, struct err
     migration->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (migration->cancel_fd < 0 || migration->done_fd < 0)
         return error_set(err, errno, "eventfd: %s", strerror(errno));
-    return 0;
+    return doubt_init(&migration->doubt, err);
 }
 
 static void signal_fd(int fd)
@@ -56,7 +58,8 @@ static int connect_stream(struct migration *migration, int *fd, pid_t *child, st
     case URI_UNIX:
         break;
     }
-    return uri_connect(&migration->uri, MIGRATE_DEADLINE_NS, migration->cancel_fd, fd, err);
+    return uri_connect(&migration->uri, migration->running_link.deadline_ns, migration->cancel_fd,
+                       fd, err);
 }
 
 /* Before anything is sent: a log that loses pages loses the guest. */
@@ -75,8 +78,10 @@ static int trust_dirty_log(struct migration *migration, struct error *err)
 
 static struct channel_options channel_options(const struct migration *migration)
 {
-    return (struct channel_options){.deadline_ns = MIGRATE_DEADLINE_NS,
-                                    .cancel_fd = migration->cancel_fd};
+    struct channel_options options = migration->running_link;
+
+    options.cancel_fd = migration->cancel_fd;
+    return options;
 }
 
 /* One more stream to where the first one goes. */
@@ -125,11 +130,16 @@ static enum precopy_outcome attempt(struct migration *migration, struct error *e
         outcome = PRECOPY_CANCELLED;
     else
         error_prefix(err, "%s", progress_phase_name(PROGRESS_CONNECT));
-    if (outcome == PRECOPY_IN_DOUBT)
-        vm_host_engine_in_doubt(migration->host);
-    channel_close(links.first);
     /* Where the guest went, or may have gone, the command carries it and ends with it. */
-    if (child > 0 && outcome != PRECOPY_COMPLETED && outcome != PRECOPY_IN_DOUBT)
+    if (child > 0 && (outcome == PRECOPY_COMPLETED || outcome == PRECOPY_IN_DOUBT))
+        uri_leave(child);
+    if (outcome == PRECOPY_IN_DOUBT) {
+        vm_host_engine_in_doubt(migration->host);
+        doubt_begin(&migration->doubt, links.first, &migration->running_link);
+        return outcome;
+    }
+    channel_close(links.first);
+    if (child > 0 && outcome != PRECOPY_COMPLETED)
         uri_reap(child);
     return outcome;
 }
@@ -225,6 +235,8 @@ int migration_start(struct migration *migration, const struct migration_request 
     (void)snprintf(migration->uri_text, sizeof(migration->uri_text), "%s", request->uri);
     migration->given_fd = request->given_fd;
     migration->running_options = migration->options;
+    migration->running_options.doubt = &migration->doubt.of;
+    migration->running_link = migration->link;
     migration->running_options.check_only = request->check_only;
     migration->running_chosen = migration->dirty_log_chosen;
     migration->err.text[0] = '\0';
@@ -278,7 +290,8 @@ void migration_collect(struct migration *migration)
         log_info("the guest has moved to %s", migration->uri_text);
         break;
     case PRECOPY_IN_DOUBT:
-        log_error("in doubt whether the guest runs at %s: it stays paused here (%s)",
+        log_error("in doubt whether the guest runs at %s: it stays paused here until resolve "
+                  "owner=source or owner=destination (%s)",
                   migration->uri_text, migration->err.text);
         break;
     case PRECOPY_CANCELLED:
@@ -295,6 +308,7 @@ void migration_destroy(struct migration *migration)
 {
     migration_cancel(migration);
     migration_collect(migration);
+    doubt_destroy(&migration->doubt);
     binding_recorder_free(&migration->binding.recorder);
     (void)close(migration->cancel_fd);
     (void)close(migration->done_fd);

@@ -12,6 +12,7 @@
 #include "migrate/progress.h"
 #include "tools/binding.h"
 #include "tools/dirty_log_trust.h"
+#include "tools/doubt.h"
 #include "tools/uri.h"
 #include "tools/vm_host.h"
 
@@ -23,6 +24,7 @@ enum migration_state {
 
 struct migration {
     struct vm_host *host;
+    struct channel_options link;    /* likewise: deadline and keep-alive; no cancel_fd */
     struct precopy_options options; /* of the next attempt; the control thread sets them */
     bool dirty_log_chosen;          /* likewise: by the user, else the best that works here */
     enum dirty_log_backend dirty_log;
@@ -31,6 +33,8 @@ struct migration {
     struct binding_source binding;
     enum migration_state state; /* the control thread's view: changes in start and collect */
     struct precopy_options running_options;
+    struct channel_options running_link;
+    struct doubt doubt;  /* after PRECOPY_IN_DOUBT, until it is settled */
     bool running_chosen; /* dirty_log_chosen of this attempt */
     char uri_text[URI_MAX_BYTES];
     struct uri uri;
@@ -69,6 +73,15 @@ void migration_interrupt(struct migration *migration);
 
 /* After done_fd became readable: joins the thread, state becomes ENDED. */
 void migration_collect(struct migration *migration);
+
+/* In doubt: the user says who owns the guest. The destination is asked; `force` only where it
+ * cannot be. -EPERM with a line where that is no answer, or another one. Waits as
+ * doubt_ask(). The control thread. */
+int migration_resolve(struct migration *migration, bool owner_is_source, bool force,
+                      struct error *err);
+
+/* RUNNING came late (doubt.heard_fd): true where it settled the doubt. */
+bool migration_heard(struct migration *migration);
 
 /* "completed", "failed", … as docs and --json name outcomes. */
 const char *migration_outcome_name(enum precopy_outcome outcome);

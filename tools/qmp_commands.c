@@ -161,6 +161,7 @@ static const struct command commands[] = {
     {"migrate", "uri detach x-check x-record-dirty", qmp_migrate},
     {"migrate_cancel", "", qmp_migrate_cancel},
     {"query-migrate", "", qmp_query_migrate},
+    {"x-resolve", "owner force", qmp_resolve},
     {"migrate-set-parameters", NULL, qmp_migrate_set_parameters},
     {"query-migrate-parameters", "", qmp_query_migrate_parameters},
     {"query-version", "", query_version},

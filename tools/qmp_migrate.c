@@ -52,6 +52,29 @@ json_t *qmp_migrate_cancel(struct server *server, json_t *arguments, struct erro
     return json_object();
 }
 
+json_t *qmp_resolve(struct server *server, json_t *arguments, struct error *err)
+{
+    const char *owner = json_string_value(json_object_get(arguments, "owner"));
+    const json_t *force = json_object_get(arguments, "force");
+    bool source = owner && strcmp(owner, "source") == 0;
+    bool was_in_doubt = server->host.in_doubt;
+    int rc;
+
+    if (!owner || (!source && strcmp(owner, "destination") != 0)) {
+        (void)error_set(err, EINVAL, "write owner=source or owner=destination");
+        return NULL;
+    }
+    if (force && !json_is_boolean(force)) {
+        (void)error_set(err, EINVAL, "\"force\" must be true or false");
+        return NULL;
+    }
+    rc = migration_resolve(&server->migration, source, json_is_true(force), err);
+    /* Also where a late RUNNING settled it otherwise. */
+    if (was_in_doubt && server->migration.outcome != PRECOPY_IN_DOUBT)
+        server_migration_settled(server);
+    return rc ? NULL : json_object();
+}
+
 /* QEMU's status names. */
 static const char *status_name(const struct migration *migration, const struct progress_view *view)
 {

@@ -11,6 +11,7 @@
 /* Each takes the command's arguments and returns the value of "return", or NULL with err set. */
 json_t *qmp_migrate(struct server *server, json_t *arguments, struct error *err);
 json_t *qmp_migrate_cancel(struct server *server, json_t *arguments, struct error *err);
+json_t *qmp_resolve(struct server *server, json_t *arguments, struct error *err);
 json_t *qmp_query_migrate(struct server *server, json_t *arguments, struct error *err);
 
 #endif

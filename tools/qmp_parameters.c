@@ -7,28 +7,44 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/link_times.h"
 #include "vmm/base/clock.h"
 
 #define MAX_DOWNTIME_LIMIT_MS 2000000
+#define MAX_MS                3600000
 
 static const char accepted[] =
     "downtime-limit in ms up to 2000000, x-downtime-limit-ns, max-bandwidth in bytes/s (0 or at "
     "least 65536), multifd-channels (1 to 16), multifd-compression (none, zstd or lz4), "
     "multifd-zstd-level (1 to 19), x-zero-copy (on, off or auto), x-zero-pages (first, all or "
-    "off), x-chunk-pages (a multiple of 64 "
-    "up to 1048576), x-dirty-log (auto, get, clear or ring)";
+    "off), x-chunk-pages (a multiple of 64 up to 1048576), x-deadline-ms (100 to 3600000), "
+    "x-keepalive-ms (1000 to 3600000), x-dirty-log (auto, get, clear or ring)";
 
 /* What a call changes, until all of it is known to be good. */
 struct parameters {
     struct precopy_options options;
+    struct channel_options link;
     bool dirty_log_chosen;
     enum dirty_log_backend dirty_log;
     enum binding_zero_pages zero_pages;
 };
 
 /* Whole numbers. False where there is no such parameter, or not with this value. */
-static bool set_number(struct precopy_options *options, const char *key, uint64_t number)
+static bool set_number(struct parameters *parameters, const char *key, uint64_t number)
 {
+    struct precopy_options *options = &parameters->options;
+    struct channel_options *link = &parameters->link;
+
+    if (strcmp(key, "x-deadline-ms") == 0) {
+        link->deadline_ns = number * CLOCK_NS_PER_MS;
+        return number <= MAX_MS &&
+               link_times_check(link->deadline_ns, link->keepalive_ns, NULL) == 0;
+    }
+    if (strcmp(key, "x-keepalive-ms") == 0) {
+        link->keepalive_ns = number * CLOCK_NS_PER_MS;
+        return number <= MAX_MS &&
+               link_times_check(link->deadline_ns, link->keepalive_ns, NULL) == 0;
+    }
     if (strcmp(key, "max-bandwidth") == 0) {
         options->max_bandwidth = number;
         return number == 0 || number >= PRECOPY_MIN_BANDWIDTH;
@@ -139,7 +155,7 @@ static int set(struct parameters *parameters, const char *key, const json_t *val
     }
     if (!json_is_integer(value) || number < 0)
         return error_set(err, EINVAL, "%.100s must be a whole number, 0 or more", key);
-    if (!set_number(&parameters->options, key, (uint64_t)number))
+    if (!set_number(parameters, key, (uint64_t)number))
         return error_set(err, EINVAL,
                          "unknown parameter or value out of range: %.100s (there are %s)", key,
                          accepted);
@@ -150,6 +166,7 @@ json_t *qmp_migrate_set_parameters(struct server *server, json_t *arguments, str
 {
     struct migration *migration = &server->migration;
     struct parameters parameters = {.options = migration->options,
+                                    .link = migration->link,
                                     .dirty_log_chosen = migration->dirty_log_chosen,
                                     .dirty_log = migration->dirty_log,
                                     .zero_pages = migration->zero_pages};
@@ -162,6 +179,7 @@ json_t *qmp_migrate_set_parameters(struct server *server, json_t *arguments, str
             return NULL;
     }
     migration->options = parameters.options;
+    migration->link = parameters.link;
     migration->dirty_log_chosen = parameters.dirty_log_chosen;
     migration->dirty_log = parameters.dirty_log;
     migration->zero_pages = parameters.zero_pages;
@@ -176,10 +194,12 @@ json_t *qmp_query_migrate_parameters(struct server *server, json_t *arguments, s
     (void)arguments;
     (void)err;
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:s, s:I, s:s, s:I, s:s, s:s}", "downtime-limit",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:s, s:I, s:s, s:s}", "downtime-limit",
         (json_int_t)(options->downtime_limit_ns / CLOCK_NS_PER_MS), "x-downtime-limit-ns",
         (json_int_t)options->downtime_limit_ns, "max-bandwidth", (json_int_t)options->max_bandwidth,
-        "x-chunk-pages", (json_int_t)options->chunk_pages, "x-dirty-log",
+        "x-chunk-pages", (json_int_t)options->chunk_pages, "x-deadline-ms",
+        (json_int_t)(migration->link.deadline_ns / CLOCK_NS_PER_MS), "x-keepalive-ms",
+        (json_int_t)(migration->link.keepalive_ns / CLOCK_NS_PER_MS), "x-dirty-log",
         migration->dirty_log_chosen ? dirty_log_backend_name(migration->dirty_log) : "auto",
         "multifd-channels", (json_int_t)options->streams, "multifd-compression",
         choice_name(compressions, (int)options->compress), "multifd-zstd-level",

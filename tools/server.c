@@ -74,6 +74,24 @@ static void on_migration_done(void *opaque, uint32_t events)
         loop_stop(&server->loop);
 }
 
+void server_migration_settled(struct server *server)
+{
+    announce_outcome(server, false);
+    if (server->migration.outcome == PRECOPY_COMPLETED)
+        console_end_input(&server->console);
+    else if (strcmp(server_run_state(server), "running") == 0)
+        control_event(&server->control, "RESUME", NULL);
+}
+
+static void on_doubt_heard(void *opaque, uint32_t events)
+{
+    struct server *server = opaque;
+
+    (void)events;
+    if (migration_heard(&server->migration))
+        server_migration_settled(server);
+}
+
 int server_init(struct server *server, const struct server_options *options, struct error *err)
 {
     int rc;
@@ -94,6 +112,9 @@ int server_init(struct server *server, const struct server_options *options, str
         rc = migration_init(&server->migration, &server->host, err);
     if (!rc &&
         loop_add(&server->loop, server->migration.done_fd, EPOLLIN, on_migration_done, server))
+        rc = error_set(err, ENOSPC, "the control loop takes no more descriptors");
+    if (!rc &&
+        loop_add(&server->loop, server->migration.doubt.heard_fd, EPOLLIN, on_doubt_heard, server))
         rc = error_set(err, ENOSPC, "the control loop takes no more descriptors");
     if (!rc)
         rc = control_open(&server->control, options->control_path, &server->loop, qmp_execute,

@@ -47,6 +47,9 @@ void server_adopt_machine(struct server *server);
 /* Serves until the guest ends or somebody quits; returns the process's exit status. */
 int server_run(struct server *server);
 
+/* A migration that was in doubt is no more: clients are told. */
+void server_migration_settled(struct server *server);
+
 /* Ends the loop. What is under way is cancelled; the status is 3 where the guest's owner is in
  * doubt. */
 void server_quit(struct server *server);

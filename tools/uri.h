@@ -36,6 +36,9 @@ int uri_spawn(const struct uri *uri, int *fd, pid_t *child, struct error *err);
 /* Waits for the command for a grace period, then ends it and all it started. */
 void uri_reap(pid_t child);
 
+/* Leaves the command alone, with the guest that it carries; its end is taken note of. */
+void uri_leave(pid_t child);
+
 /* Listens on tcp or unix; `chosen` (URI_MAX_BYTES) gets the URI to connect to, with the port that
  * was chosen. A socket file left by a dead process is replaced. */
 int uri_listen(const struct uri *uri, int *fd, char *chosen, struct error *err);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "tools/uri.h"
+#include "tools/uri_resolve.h"
 #include "vmm/base/clock.h"
 
 #define REAP_GRACE_MS  2000
@@ -76,17 +78,6 @@ static int connect_one(const struct sockaddr *address, socklen_t length, uint64_
     return 0;
 }
 
-static int resolve(const struct uri *uri, bool passive, struct addrinfo **list, struct error *err)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = passive ? AI_PASSIVE : 0};
-    int rc = getaddrinfo(uri->host, uri->port, &hints, list);
-
-    if (rc)
-        return error_set(err, EHOSTUNREACH, "host '%s' cannot be resolved: %s", uri->host,
-                         gai_strerror(rc));
-    return 0;
-}
-
 static int connect_failed(const struct uri *uri, int code, struct error *err)
 {
     if (code == ECANCELED)
@@ -113,7 +104,7 @@ int uri_connect(const struct uri *uri, uint64_t deadline_ns, int cancel_fd, int 
         rc = connect_one((struct sockaddr *)&address, sizeof(address), until_ns, cancel_fd, fd);
         return rc ? connect_failed(uri, -rc, err) : 0;
     }
-    rc = resolve(uri, false, &list, err);
+    rc = uri_resolve(uri->host, uri->port, false, until_ns, cancel_fd, &list, err);
     if (rc)
         return rc;
     rc = -EHOSTUNREACH;
@@ -178,6 +169,24 @@ void uri_reap(pid_t child)
     (void)kill(-child, SIGKILL);
     if (!ended)
         (void)waitpid(child, NULL, 0);
+}
+
+static void *reap_main(void *opaque)
+{
+    (void)waitpid((pid_t)(intptr_t)opaque, NULL, 0);
+    return NULL;
+}
+
+void uri_leave(pid_t child)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+
+    (void)pthread_attr_init(&attributes);
+    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    /* Without it the command stays a zombie until this process ends: no more than that. */
+    (void)pthread_create(&thread, &attributes, reap_main, (void *)(intptr_t)child);
+    (void)pthread_attr_destroy(&attributes);
 }
 
 /* A socket file that nobody listens on any more may go; anything else may not. */
@@ -271,7 +280,7 @@ int uri_listen(const struct uri *uri, int *fd, char *chosen, struct error *err)
     }
     if (uri->kind != URI_TCP)
         return error_set(err, EINVAL, "write --listen tcp:HOST:PORT or --listen unix:PATH");
-    rc = resolve(uri, true, &list, err);
+    rc = uri_resolve(uri->host, uri->port, true, UINT64_MAX, -1, &list, err);
     if (rc)
         return rc;
     rc = listen_one(list, fd);

@@ -56,8 +56,8 @@ static int may_control(const struct vm_host *host, struct error *err)
         return error_set(err, EBUSY, "no guest has arrived yet");
     if (host->in_doubt)
         return error_set(err, EPERM,
-                         "in doubt: the destination may be running this guest; look there, and "
-                         "quit here if it does");
+                         "in doubt: the destination may be running this guest; settle it with "
+                         "resolve owner=source or owner=destination");
     if (machine_state(host->machine) == MACHINE_MOVED)
         return error_set(err, ESHUTDOWN, "the guest has moved to another host");
     return 0;
@@ -154,6 +154,16 @@ void vm_host_engine_in_doubt(struct vm_host *host)
     lock(host);
     host->in_doubt = true;
     unlock(host);
+}
+
+int vm_host_take_back(struct vm_host *host, bool run, struct error *err)
+{
+    int rc = vm_host_engine_resume(host, run, err);
+
+    lock(host);
+    host->in_doubt = rc != 0;
+    unlock(host);
+    return rc;
 }
 
 int vm_host_peek(struct vm_host *host, bool *was_running, struct error *err)

@@ -53,4 +53,7 @@ int vm_host_engine_resume(struct vm_host *host, bool run, struct error *err);
 void vm_host_engine_moved(struct vm_host *host);
 void vm_host_engine_in_doubt(struct vm_host *host);
 
+/* The doubt is over and the guest is ours: it goes on as it was. In doubt still where it cannot. */
+int vm_host_take_back(struct vm_host *host, bool run, struct error *err);
+
 #endif

@@ -7,7 +7,7 @@ import struct
 import threading
 
 NAMES = {1: "MACHINE", 2: "EXTENTS", 3: "PAGES", 4: "SYNC", 5: "STATE", 6: "COMMIT",
-         32: "ACCEPT", 33: "SYNCED", 34: "READY", 35: "RUNNING", 64: "ERROR"}
+         32: "ACCEPT", 33: "SYNCED", 34: "READY", 35: "RUNNING", 36: "ANSWER", 64: "ERROR"}
 
 PASS = None      # go on
 CLOSE = "close"  # cut both connections, the record is lost
@@ -28,15 +28,23 @@ class Relay:
         self.thread.start()
 
     def _serve(self):
-        source, _ = self.listener.accept()
-        destination = socket.create_connection(self.target)
-        self.sockets = [source, destination]
-        ways = [threading.Thread(target=self._pump, args=pair, daemon=True)
-                for pair in ((source, destination), (destination, source))]
-        for way in ways:
-            way.start()
-        for way in ways:
-            way.join()
+        """Connection after connection: one that asks how the first one ended is passed on as well."""
+        try:
+            while True:
+                source, _ = self.listener.accept()
+                threading.Thread(target=self._carry, args=(source,), daemon=True).start()
+        except OSError:
+            pass
+
+    def _carry(self, source):
+        try:
+            destination = socket.create_connection(self.target)
+        except OSError:
+            source.close()
+            return
+        self.sockets += [source, destination]
+        for pair in ((source, destination), (destination, source)):
+            threading.Thread(target=self._pump, args=pair, daemon=True).start()
 
     def close(self):
         for one in [self.listener, *self.sockets]:

@@ -217,6 +217,14 @@ def test_exec_lives_on():
         with open(log, "rb") as file:
             return b"memcheck: OK" in file.read()
     wait_until(verdict, "the verdict of the guest behind exec:", 30)
+
+    def children():
+        mine = []
+        for task in os.listdir(f"/proc/{source.pid}/task"):
+            with open(f"/proc/{source.pid}/task/{task}/children", encoding="ascii") as file:
+                mine += file.read().split()
+        return mine
+    wait_until(lambda: not children(), "the command's end to be taken note of", 10)
     Control(control).command("quit")
     source.expect_exit(0)
 

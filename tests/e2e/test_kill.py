@@ -97,7 +97,7 @@ def test_link_cut_after_commit_is_in_doubt():
 
 def test_commit_lost_runs_nowhere():
     source, control = run(WORKLOAD)
-    target, _, uri = receive()
+    target, _, uri = receive(options=("--answer", "1s"))
     relay = Relay(uri, lambda name, _: CLOSE if name == "COMMIT" else PASS)
     code, _, _ = migrate(control, relay.uri)
     check(code == 3, f"exit {code}")

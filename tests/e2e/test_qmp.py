@@ -112,18 +112,21 @@ def test_arguments():
             ("closefd", {"fdname": "x"}), ("migrate-set-parameters", {"max-bandwidth": -1}),
             ("migrate-set-parameters", {"max-bandwidth": 1.5}), ("migrate-set-parameters", {"x": 1}),
             ("migrate-set-parameters", {"x-dirty-log": 1}), ("migrate-set-parameters", {"x-dirty-log": "bitmap"}),
+            ("migrate-set-parameters", {"x-deadline-ms": 99}), ("migrate-set-parameters", {"x-keepalive-ms": 999}),
+            ("x-resolve", {"owner": "nobody"}), ("x-resolve", {"owner": "source"}), ("x-resolve", {"force": True}),
             ("migrate-set-parameters", {"x-chunk-pages": 65}), ("migrate-set-parameters", {"x-chunk-pages": 1 << 21}),
             ("migrate-set-parameters", {"downtime-limit": 7, "x-chunk-pages": 0}),
             ("migrate-set-parameters", {"downtime-limit": 2000001})):
         check(here.refused(name, **arguments), f"{name} {arguments} is refused without a line")
         check(here.status() == "running", f"{name} {arguments} changed the state")
     check(here.command("query-migrate") == {}, "query-migrate before a migration")
-    here.command("migrate-set-parameters", **{"downtime-limit": 3, "x-dirty-log": "get", "x-chunk-pages": 640})
+    here.command("migrate-set-parameters", **{"downtime-limit": 3, "x-dirty-log": "get", "x-chunk-pages": 640,
+                                              "x-deadline-ms": 3000})
     check(here.command("query-migrate-parameters") ==
           {"downtime-limit": 3, "x-downtime-limit-ns": 3000000, "max-bandwidth": 0, "x-chunk-pages": 640,
-           "x-dirty-log": "get"}, "query-migrate-parameters")
+           "x-deadline-ms": 3000, "x-keepalive-ms": 5000, "x-dirty-log": "get"}, "query-migrate-parameters")
     names = {c["name"] for c in here.command("query-commands")}
-    for name in names - {"quit", "migrate", "getfd", "closefd"}:
+    for name in names - {"quit", "migrate", "getfd", "closefd", "x-resolve"}:
         here.command(name)
     here.command("cont")
     texts = [here.command("x-registers", cpu=cpu)["text"] for cpu in (0, 1)]

@@ -57,7 +57,10 @@ static void test_truncated(void **state)
         struct error err;
         enum receive_outcome outcome = replay(bytes, cut, &err);
 
-        assert_int_equal(outcome, cut < machine_end ? RECEIVE_STRANGER : RECEIVE_DISCARDED);
+        /* Where only COMMIT is missing, the source may have sent it. */
+        assert_int_equal(outcome, cut < machine_end                  ? RECEIVE_STRANGER
+                                  : cut < length - WIRE_HEADER_BYTES ? RECEIVE_DISCARDED
+                                                                     : RECEIVE_ABANDONED);
         assert_true(err.text[0] != '\0');
     }
     free(bytes);
@@ -290,7 +293,9 @@ static void test_lies(void **state)
             memset(bytes + at + 24, 0xff, 4);
         }
         assert_int_equal(replay(bytes, length, &err),
-                         lies[i].type == WIRE_MACHINE ? RECEIVE_STRANGER : RECEIVE_DISCARDED);
+                         lies[i].type == WIRE_MACHINE  ? RECEIVE_STRANGER
+                         : lies[i].type == WIRE_COMMIT ? RECEIVE_ABANDONED
+                                                       : RECEIVE_DISCARDED);
         if (!strstr(err.text, lies[i].line))
             fail_msg("lie %zu: '%s' has no '%s'", i, err.text, lies[i].line);
         free(bytes);
