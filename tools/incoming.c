@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "migrate/snapshot_load.h"
 #include "vmm/base/clock.h"
 #include "vmm/base/log.h"
 
@@ -86,13 +87,26 @@ static void stop_listening(struct incoming *incoming)
         (void)unlink(incoming->unix_path);
 }
 
+static void restore(struct incoming *incoming)
+{
+    struct snapshot_load_options options = {.paused = incoming->restore_paused,
+                                            .cancel_fd = incoming->cancel_fd};
+    struct migrate_sink sink = binding_sink_ops(&incoming->binding);
+
+    incoming->outcome = snapshot_load_run(&sink, incoming->snapshot_path, &options,
+                                          &incoming->progress, &incoming->err);
+    incoming->guest_lost = incoming->outcome == RECEIVE_DISCARDED;
+}
+
 static void *incoming_main(void *opaque)
 {
     struct incoming *incoming = opaque;
     uint64_t one = 1;
-    bool more = true;
+    bool more = !incoming->snapshot_path;
 
     incoming->outcome = RECEIVE_DISCARDED;
+    if (incoming->snapshot_path)
+        restore(incoming);
     while (more) {
         int in_fd = incoming->in_fd, out_fd = incoming->out_fd;
 
@@ -114,19 +128,19 @@ static void *incoming_main(void *opaque)
     return NULL;
 }
 
-int incoming_start(struct incoming *incoming, struct vm_host *host,
-                   const struct machine_host *made_for, int listen_fd, const char *unix_path,
-                   int in_fd, int out_fd, struct error *err)
+static void prepare(struct incoming *incoming, struct vm_host *host,
+                    const struct machine_host *made_for, int listen_fd)
 {
-    int rc;
-
     memset(incoming, 0, sizeof(*incoming));
     incoming->binding = (struct binding_sink){.host = host, .machine_host = *made_for};
     incoming->listen_fd = listen_fd;
-    incoming->unix_path = unix_path;
     lobby_init(&incoming->lobby, listen_fd);
-    incoming->in_fd = in_fd;
-    incoming->out_fd = out_fd;
+}
+
+static int launch(struct incoming *incoming, struct error *err)
+{
+    int rc;
+
     progress_init(&incoming->progress);
     incoming->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     incoming->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -137,6 +151,27 @@ int incoming_start(struct incoming *incoming, struct vm_host *host,
         return error_set(err, rc, "a thread for the migration: %s", strerror(rc));
     incoming->started = true;
     return 0;
+}
+
+int incoming_start(struct incoming *incoming, struct vm_host *host,
+                   const struct machine_host *made_for, int listen_fd, const char *unix_path,
+                   int in_fd, int out_fd, struct error *err)
+{
+    prepare(incoming, host, made_for, listen_fd);
+    incoming->unix_path = unix_path;
+    incoming->in_fd = in_fd;
+    incoming->out_fd = out_fd;
+    return launch(incoming, err);
+}
+
+int incoming_restore(struct incoming *incoming, struct vm_host *host,
+                     const struct machine_host *made_for, const char *path, bool paused,
+                     struct error *err)
+{
+    prepare(incoming, host, made_for, -1);
+    incoming->snapshot_path = path;
+    incoming->restore_paused = paused;
+    return launch(incoming, err);
 }
 
 void incoming_collect(struct incoming *incoming)

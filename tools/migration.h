@@ -30,6 +30,7 @@ struct migration {
     struct binding_source binding;
     enum migration_state state; /* the control thread's view: changes in start and collect */
     struct precopy_options running_options;
+    bool running_stop;   /* `stop` of this attempt */
     bool running_chosen; /* dirty_log_chosen of this attempt */
     char uri_text[URI_MAX_BYTES];
     struct uri uri;
@@ -53,6 +54,7 @@ struct migration_request {
     const char *uri;
     int given_fd; /* the stream for fd: addresses (taken over, also on failure), else -1 */
     bool check_only;
+    bool stop;               /* file: addresses: the guest stays paused afterwards */
     const char *record_path; /* where the dirty bitmaps are recorded, or NULL */
 };
 
@@ -68,6 +70,9 @@ void migration_interrupt(struct migration *migration);
 
 /* After done_fd became readable: joins the thread, state becomes ENDED. */
 void migration_collect(struct migration *migration);
+
+/* The attempt saves the guest to a file: it is not going anywhere. */
+bool migration_is_snapshot(const struct migration *migration);
 
 /* "completed", "failed", … as docs and --json name outcomes. */
 const char *migration_outcome_name(enum precopy_outcome outcome);
