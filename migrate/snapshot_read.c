@@ -166,8 +166,9 @@ static int visit_batch(const struct snapshot_reader *reader, unsigned region, ui
     return 0;
 }
 
-static int walk(const struct snapshot_reader *reader, XXH3_state_t *state,
-                snapshot_entry_visitor *visit, void *opaque, struct error *err)
+/* Goes through the map once: hashes it where `state`, else shows it to the visitor. */
+static int go_through(const struct snapshot_reader *reader, XXH3_state_t *state,
+                      snapshot_entry_visitor *visit, void *opaque, struct error *err)
 {
     uint64_t offset = reader->header.map_offset;
     uint8_t bytes[WALK_ENTRIES * SNAPSHOT_ENTRY_BYTES];
@@ -181,23 +182,19 @@ static int walk(const struct snapshot_reader *reader, XXH3_state_t *state,
             size_t length = (size_t)count * SNAPSHOT_ENTRY_BYTES;
             int rc = read_at(reader->fd, reader->path, bytes, length, offset, err);
 
-            if (rc)
-                return rc;
-            (void)XXH3_64bits_update(state, bytes, length);
-            rc = visit_batch(reader, r, first, bytes, count, offset, visit, opaque, err);
+            if (!rc && state)
+                (void)XXH3_64bits_update(state, bytes, length);
+            else if (!rc)
+                rc = visit_batch(reader, r, first, bytes, count, offset, visit, opaque, err);
             if (rc)
                 return rc;
             offset += length;
         }
     }
-    if (XXH3_64bits_digest(state) != reader->header.map_hash)
-        return damaged(reader->path, reader->header.map_offset,
-                       error_set(err, EPROTO, "the page map is damaged (wrong checksum)"), err);
     return 0;
 }
 
-int snapshot_reader_walk(const struct snapshot_reader *reader, snapshot_entry_visitor *visit,
-                         void *opaque, struct error *err)
+static int verify_map(const struct snapshot_reader *reader, struct error *err)
 {
     XXH3_state_t *state = XXH3_createState();
     int rc;
@@ -205,9 +202,20 @@ int snapshot_reader_walk(const struct snapshot_reader *reader, snapshot_entry_vi
     if (!state || XXH3_64bits_reset(state) == XXH_ERROR)
         rc = error_set(err, ENOMEM, "no memory to verify the page map");
     else
-        rc = walk(reader, state, visit, opaque, err);
+        rc = go_through(reader, state, NULL, NULL, err);
+    if (!rc && XXH3_64bits_digest(state) != reader->header.map_hash)
+        rc = damaged(reader->path, reader->header.map_offset,
+                     error_set(err, EPROTO, "the page map is damaged (wrong checksum)"), err);
     (void)XXH3_freeState(state);
     return rc;
+}
+
+int snapshot_reader_walk(const struct snapshot_reader *reader, snapshot_entry_visitor *visit,
+                         void *opaque, struct error *err)
+{
+    int rc = verify_map(reader, err);
+
+    return rc ? rc : go_through(reader, NULL, visit, opaque, err);
 }
 
 int snapshot_read_granule(int fd, const char *path, uint64_t offset, const uint64_t *data,

@@ -32,8 +32,7 @@ void snapshot_reader_close(struct snapshot_reader *reader);
 typedef int snapshot_entry_visitor(void *opaque, unsigned region, uint64_t granule,
                                    const struct snapshot_entry *entry, struct error *err);
 
-/* Walks the page map in constant memory and checks it as a whole: the visitor sees entries whose
- * checksum is only known when the walk returns 0. */
+/* Verifies the page map's checksum, then walks it; in constant memory, however long it is. */
 int snapshot_reader_walk(const struct snapshot_reader *reader, snapshot_entry_visitor *visit,
                          void *opaque, struct error *err);
 

@@ -18,8 +18,8 @@
 
 static const char help[] =
     "usage: pageferry inspect [OPTION…] FILE\n\n"
-    "Shows what a snapshot saved with `pageferry migrate … file:FILE` holds, and reads\n"
-    "all of it to verify every checksum. Needs no /dev/kvm.\n\n"
+    "Shows what a snapshot that `pageferry migrate … file:FILE` saved holds, and\n"
+    "reads all of it to verify every checksum. Needs no /dev/kvm.\n\n"
     "      --json    one JSON object; keys in pageferry-inspect(1)\n\n"
     "Exit status: 0 whole, 1 damaged or no snapshot (one line with the offset), 2 bad\n"
     "usage.\n";
