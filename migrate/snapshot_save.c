@@ -204,6 +204,19 @@ static int write_record(struct saver *s, enum wire_type type, uint64_t sequence,
     return rc;
 }
 
+/* The guest that was saved may end meanwhile, which interrupts whoever copies it: no reason to give
+ * up what is complete. */
+static int look_while_finishing(void *opaque, struct error *err)
+{
+    struct saver *s = opaque;
+    struct error ended = {.text = ""};
+    int rc = saver_look(s, err);
+
+    if (rc == -ECANCELED && s->source->ops->alive(s->source->opaque, &ended))
+        return 0;
+    return rc;
+}
+
 /* Everything that nobody has to wait for in the pause. */
 static int finish_file(struct saver *s, struct error *err)
 {
@@ -217,7 +230,7 @@ static int finish_file(struct saver *s, struct error *err)
     if (!rc)
         rc = write_record(s, WIRE_STATE, 1, s->state, s->state_bytes, &offset, err);
     if (!rc)
-        rc = snapshot_pages_write_map(&s->pages, saver_look, s, err);
+        rc = snapshot_pages_write_map(&s->pages, look_while_finishing, s, err);
     if (rc)
         return rc;
     header->flags = s->was_running ? SNAPSHOT_FLAG_RUN : 0;
@@ -226,7 +239,7 @@ static int finish_file(struct saver *s, struct error *err)
     snapshot_put_header(bytes, header);
     rc = snapshot_file_write(&s->file, bytes, sizeof(bytes), 0, err);
     if (!rc)
-        rc = saver_look(s, err); /* the last moment */
+        rc = look_while_finishing(s, err); /* the last moment */
     s->pages.written_bytes += sizeof(bytes);
     return rc ? rc : snapshot_file_commit(&s->file, err);
 }

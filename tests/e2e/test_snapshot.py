@@ -56,7 +56,9 @@ def test_snapshot_and_restore():
     """The file is what the stopped guest holds, to the last page; both guests' own checks pass afterwards."""
     file = path("guest.snap")
     process, control = run("memcheck set=2M rate=2000", "16M")
+    watcher = Control(control)
     result = snapshot(control, file, "--stop")
+    check(watcher.status() == "paused" and "STOP" in [event["event"] for event in watcher.events], f"{watcher.events}")
     check(result["guest"] == "paused", f"the guest is {result['guest']} after --stop")
     saved = Snapshot(file)
     check(saved.running, "the guest was running")
@@ -109,6 +111,8 @@ def test_paused_and_unstarted():
     _, unborn = run("idle", "16M", options=("--paused",), wait=None)
     code, _, err = migrate(unborn, f"file:{file}")
     check(code == 1 and "never started" in err, f"a guest that was never started: {code} {err}")
+    _, _, err = migrate(unborn, f"file:{file}", "--check")
+    check("nothing to check" in err, f"--check of a file: {err}")
 
 
 def test_cancelled():
@@ -127,6 +131,28 @@ def test_cancelled():
         check(old.read() == "old", "the old file was touched")
     check(not [name for name in os.listdir(os.path.dirname(file)) if name.startswith(".pageferry")], "left-overs")
     finish(process)
+
+
+def test_disk_full():
+    """A file system that is too small: the old file is whole, the guest runs, a second try elsewhere works."""
+    small = path("small")
+    os.mkdir(small)
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", small], check=False,
+                                           capture_output=True).returncode:
+        print("  not tested: this user may not mount a tmpfs")
+        return
+    try:
+        with open(f"{small}/old.snap", "w", encoding="utf-8") as old:
+            old.write("old")
+        process, control = run("idle fill=4M", "16M")
+        code, result, err = migrate(control, f"file:{small}/old.snap")
+        check(code == 1 and re.search(r"in round 0: .*writing at byte \d+: No space left", err), f"{code} {result} {err}")
+        check(os.listdir(small) == ["old.snap"] and os.stat(f"{small}/old.snap").st_size == 3, "the old file")
+        check(Control(control).status() == "running", "the guest runs on")
+        snapshot(control, path("elsewhere.snap"))
+        finish(process)
+    finally:
+        subprocess.run(["umount", small], check=False)
 
 
 def one_line(done, pattern):
@@ -167,4 +193,5 @@ def test_damaged():
 
 
 if __name__ == "__main__":
-    main(test_snapshot_and_restore, test_the_guest_runs_on, test_paused_and_unstarted, test_cancelled, test_damaged)
+    main(test_snapshot_and_restore, test_the_guest_runs_on, test_paused_and_unstarted, test_cancelled, test_disk_full,
+         test_damaged)

@@ -397,6 +397,64 @@ static void test_no_room(void **state)
     }
 }
 
+/* Interrupted because the guest ended, once in the rounds and once when all of it was saved. */
+static void test_guest_ends_late(void **state)
+{
+    for (int late = 0; late < 2; late++) {
+        struct fixture f;
+        struct canceller c = {.f = &f,
+                              .from = late ? PROGRESS_STATE : PROGRESS_ROUNDS,
+                              .fd = eventfd(0, EFD_CLOEXEC)};
+        pthread_t thread;
+
+        (void)state;
+        fixture_init(&f);
+        f.guest.fault = FAKE_ENDED;
+        f.options.cancel_fd = c.fd;
+        if (!late)
+            f.options.copy.max_bandwidth = 8ull * 1024 * 1024;
+        assert_int_equal(pthread_create(&thread, NULL, cancel_later, &c), 0);
+        assert_int_equal(save(&f), late ? PRECOPY_COMPLETED : PRECOPY_FAILED);
+        (void)pthread_join(thread, NULL);
+        if (!late)
+            assert_non_null(strstr(f.err.text, "in round 0: the guest ended with code 9"));
+        (void)close(c.fd);
+        fixture_free(&f);
+    }
+}
+
+static void *get_in_the_way(void *opaque)
+{
+    struct fixture *f = opaque;
+    struct progress_view view;
+
+    do {
+        (void)usleep(500);
+        progress_get(&f->progress, &view);
+    } while (view.phase < PROGRESS_ROUNDS);
+    assert_int_equal(mkdir(f->path, 0700), 0);
+    return NULL;
+}
+
+/* The last step fails: what had its temporary name by then is gone. */
+static void test_cannot_be_put_in_place(void **state)
+{
+    struct fixture f;
+    pthread_t thread;
+
+    (void)state;
+    fixture_init(&f);
+    f.options.copy.max_bandwidth = 64ull * 1024 * 1024;
+    assert_int_equal(pthread_create(&thread, NULL, get_in_the_way, &f), 0);
+    assert_int_equal(save(&f), PRECOPY_FAILED);
+    (void)pthread_join(thread, NULL);
+    assert_non_null(strstr(f.err.text, "cannot be put in place"));
+    assert_true(f.guest.running);
+    assert_int_equal(files_in(f.directory), 1);
+    assert_int_equal(rmdir(f.path), 0);
+    fixture_free(&f);
+}
+
 static void test_bad_names(void **state)
 {
     static const char *const names[][2] = {{"/nowhere/at/all/x", "No such file"},
@@ -450,12 +508,20 @@ static void test_failed_restores(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_busy),         cmocka_unit_test(test_runs_on),
-        cmocka_unit_test(test_paused_guest), cmocka_unit_test(test_restored_paused),
-        cmocka_unit_test(test_sparse),       cmocka_unit_test(test_zeroed_page_is_punched),
-        cmocka_unit_test(test_cancel),       cmocka_unit_test(test_cancel_in_the_pause),
-        cmocka_unit_test(test_guest_ends),   cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_bad_names),    cmocka_unit_test(test_failed_restores),
+        cmocka_unit_test(test_busy),
+        cmocka_unit_test(test_runs_on),
+        cmocka_unit_test(test_paused_guest),
+        cmocka_unit_test(test_restored_paused),
+        cmocka_unit_test(test_sparse),
+        cmocka_unit_test(test_zeroed_page_is_punched),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_cancel_in_the_pause),
+        cmocka_unit_test(test_guest_ends),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_guest_ends_late),
+        cmocka_unit_test(test_cannot_be_put_in_place),
+        cmocka_unit_test(test_bad_names),
+        cmocka_unit_test(test_failed_restores),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
