@@ -163,6 +163,21 @@ static void test_cut_anywhere(void **state)
     (void)unlink(path);
 }
 
+static void test_too_long(void **state)
+{
+    struct snapshot_header header;
+    char path[PATH_BYTES];
+    struct error err;
+
+    (void)state;
+    make(path);
+    read_places(path, &header);
+    assert_int_equal(truncate(path, (off_t)header.file_bytes + 1), 0);
+    assert_false(restores(path, &err));
+    assert_non_null(strstr(err.text, "but a whole one has"));
+    (void)unlink(path);
+}
+
 /* As whoever wants to harm: with every checksum right. */
 static void test_lying_headers(void **state)
 {
@@ -237,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_flipped_bit_is_found),
         cmocka_unit_test(test_cut_anywhere),
+        cmocka_unit_test(test_too_long),
         cmocka_unit_test(test_lying_headers),
         cmocka_unit_test(test_lying_map),
         cmocka_unit_test(test_other_files),
