@@ -95,7 +95,7 @@ struct migrate_sink_ops {
     int (*create)(void *opaque, const void *tree, size_t tree_bytes, struct migrate_layout *layout,
                   struct error *err);
 
-    /* Makes pages present ahead of their contents. Called from a thread of its own, while pages
+    /* Makes pages present ahead of their contents. Called from threads of its own, while pages
      * arrive. */
     int (*populate)(void *opaque, const struct migrate_chunk *chunk, struct error *err);
 

@@ -31,7 +31,8 @@ static const char help[] =
     "usage: pageferry migrate --control PATH [OPTION…] ADDRESS\n\n"
     "Moves the running guest of the pageferry that listens on control socket PATH.\n"
     "ADDRESS is tcp:HOST:PORT, unix:PATH, exec:COMMAND (run by that pageferry; the\n"
-    "stream is its standard input and output), or fd:N (a descriptor of this one).\n\n"
+    "stream is its standard input and output), fd:N (a descriptor of this one), or\n"
+    "file:PATH, which saves a live snapshot there: the guest runs on.\n\n"
     "      --control PATH       control socket of the source\n"
     "      --check              only ask whether the destination would take the guest\n"
     "      --downtime-limit T   switch over when the pause is predicted to be this\n"
@@ -46,6 +47,7 @@ static const char help[] =
     "      --record-dirty FILE  the source writes each round's dirty bitmaps to FILE\n"
     "      --deadline T         give up when nothing moves so long (default 10s)\n"
     "      --keepalive T        TCP: silence before the kernel probes (default 5s)\n"
+    "      --stop               file:PATH only: the guest stays paused afterwards\n"
     "      --json               one JSON object; keys in pageferry-migrate(1)\n\n"
     "Ctrl-C cancels; the guest then goes on at the source. Exit status: 0 completed\n"
     "(or accepted), 1 failed or cancelled, 2 bad usage, 3 in doubt: COMMIT was sent,\n"
@@ -56,7 +58,7 @@ struct migrate_command {
     struct migrate_display display;
     const char *control, *uri, *dirty_log, *record, *compress, *zerocopy, *zero_pages;
     uint64_t downtime_limit_ns, max_bandwidth, chunk_pages, streams, deadline_ns, keepalive_ns;
-    bool check, json;
+    bool check, stop, json;
     bool ended;    /* the final event came */
     json_t *final; /* what it carried */
 };
@@ -105,18 +107,20 @@ static int pass_fd(struct migrate_command *command, const char *text, char *uri,
 }
 
 /* The name of a file by which the source, whose directory is another, finds it too. */
-static int add_record(const char *path, json_t *arguments, struct error *err)
+static int add_path(const char *path, const char *prefix, const char *key, json_t *arguments,
+                    struct error *err)
 {
     char *directory = *path == '/' ? NULL : getcwd(NULL, 0);
     json_t *name;
 
     if (*path != '/' && !directory)
         return error_set(err, errno, "the current directory: %s", strerror(errno));
-    name = directory ? json_sprintf("%s/%s", directory, path) : json_string(path);
+    name = directory ? json_sprintf("%s%s/%s", prefix, directory, path)
+                     : json_sprintf("%s%s", prefix, path);
     free(directory);
     if (!name)
-        return error_set(err, EINVAL, "--record-dirty: the file's name is not UTF-8");
-    return json_object_set_new(arguments, "x-record-dirty", name)
+        return error_set(err, EINVAL, "the file's name '%.200s' is not UTF-8", path);
+    return json_object_set_new(arguments, key, name)
                ? error_set(err, ENOMEM, "no memory for the order to migrate")
                : 0;
 }
@@ -124,13 +128,16 @@ static int add_record(const char *path, json_t *arguments, struct error *err)
 /* Tells the source to migrate. */
 static int order(struct migrate_command *command, const char *uri, struct error *err)
 {
-    json_t *arguments = json_pack("{s:s, s:b}", "uri", uri, "x-check", command->check);
+    json_t *arguments = json_pack("{s:s, s:b, s:b}", "uri", uri, "x-check", command->check,
+                                  "x-stop", command->stop);
     int rc = 0;
 
     if (!arguments)
         return error_set(err, EINVAL, "the address is not UTF-8");
-    if (command->record)
-        rc = add_record(command->record, arguments, err);
+    if (strncmp(uri, "file:", 5) == 0)
+        rc = add_path(uri + 5, "file:", "uri", arguments, err);
+    if (!rc && command->record)
+        rc = add_path(command->record, "", "x-record-dirty", arguments, err);
     if (rc) {
         json_decref(arguments);
         return rc;
@@ -385,6 +392,7 @@ int cmd_migrate(int argc, char **argv)
         {"record-dirty", 0, OPTION_STRING, &command.record, 0},
         {"deadline", 0, OPTION_DURATION, &command.deadline_ns, 0},
         {"keepalive", 0, OPTION_DURATION, &command.keepalive_ns, 0},
+        {"stop", 0, OPTION_FLAG, &command.stop, 0},
         {"json", 0, OPTION_FLAG, &command.json, 0},
         {NULL, 0, OPTION_FLAG, NULL, 0}};
     char **operands;

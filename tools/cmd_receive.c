@@ -21,14 +21,16 @@
 #include "vmm/base/log.h"
 
 static const char help[] =
-    "usage: pageferry receive --listen ADDRESS [OPTION…]\n"
-    "       pageferry receive --stdio [OPTION…]\n\n"
-    "Waits for a guest that `pageferry migrate` sends, takes it over and serves it.\n"
+    "usage: pageferry receive --listen ADDRESS | --stdio | --from file:PATH [OPTION…]\n\n"
+    "Waits for a guest that `pageferry migrate` sends, or restores one from a\n"
+    "snapshot, takes it over and serves it.\n"
     "Exit status: the guest's exit code; 1 where the migration failed, 2 bad usage.\n\n"
     "      --listen ADDRESS   tcp:HOST:PORT or unix:PATH; tcp:PORT listens on\n"
     "                         loopback only, port 0 takes a free one, and the line\n"
     "                         'listening on …' names it\n"
     "      --stdio            the stream is standard input and output (for exec:ssh)\n"
+    "      --from file:PATH   a snapshot that `migrate … file:PATH` saved\n"
+    "      --paused           with --from: the guest waits for `cont`\n"
     "      --control PATH     control socket (QMP), there from the start\n"
     "      --serial CONSOLE   stdio (default; null with --stdio), null, or file:PATH\n"
     "      --backing KIND     memory: anon, memfd, thp (default) or hugetlb\n"
@@ -40,8 +42,8 @@ static const char help[] =
     "                         standard error where standard output is taken\n";
 
 struct receive_options {
-    const char *listen, *backing, *dirty_log;
-    bool use_stdio, json;
+    const char *listen, *from, *backing, *dirty_log;
+    bool use_stdio, paused, json;
     struct incoming_times times;
     struct server_options server;
 };
@@ -61,8 +63,11 @@ static int check_options(struct receive_options *options, int noperands, char **
 
     if (noperands)
         rc = error_set(&err, EINVAL, "'%s' is left over: see --help", operands[0]);
-    else if (!options->listen == !options->use_stdio)
-        rc = error_set(&err, EINVAL, "write either --listen ADDRESS or --stdio");
+    else if (!!options->listen + !!options->from + options->use_stdio != 1)
+        rc = error_set(&err, EINVAL, "write one of --listen ADDRESS, --stdio and --from file:PATH");
+    else if (options->paused && !options->from)
+        rc = error_set(&err, EINVAL,
+                       "--paused goes with --from: a guest that migrates arrives as it was");
     else if (options->use_stdio && options->server.serial &&
              strcmp(options->server.serial, "stdio") == 0)
         rc = error_set(&err, EINVAL,
@@ -122,7 +127,8 @@ static void take_outcome(struct receiver *receiver)
     case RECEIVE_STRANGER:
     case RECEIVE_DISCARDED:
     case RECEIVE_ABANDONED:
-        log_error("the migration failed %s", incoming->err.text);
+        log_error(incoming->snapshot_path ? "the restore failed: %s" : "the migration failed %s",
+                  incoming->err.text);
         print_report(receiver, "failed", incoming->err.text);
         if (incoming_answers(incoming))
             log_info("the source may be in doubt: it is answered for %llu s that the guest was "
@@ -168,6 +174,20 @@ static int take_stdio(int *in_fd, int *out_fd, struct error *err)
     return 0;
 }
 
+/* Where the guest comes from, started. */
+static int restore(struct receiver *receiver, const struct receive_options *options,
+                   const struct machine_host *made_for, struct error *err)
+{
+    struct uri uri;
+    int rc = uri_parse(options->from, &uri, err);
+
+    if (rc || uri.kind != URI_FILE)
+        return error_set(err, EINVAL, "'%.200s' is no snapshot's address: write --from file:PATH",
+                         options->from);
+    return incoming_restore(&receiver->incoming, &receiver->server.host, made_for,
+                            options->from + strlen("file:"), options->paused, err);
+}
+
 static int start(struct receiver *receiver, const struct receive_options *options,
                  struct error *err)
 {
@@ -189,7 +209,9 @@ static int start(struct receiver *receiver, const struct receive_options *option
         if (!rc && uri.kind == URI_UNIX)
             unix_path = options->listen + strlen("unix:");
     }
-    if (!rc)
+    if (!rc && options->from)
+        rc = restore(receiver, options, &made_for, err);
+    else if (!rc)
         rc = incoming_start(&receiver->incoming, &server->host, &made_for, &options->times,
                             listen_fd, unix_path, in_fd, out_fd, err);
     if (!rc &&
@@ -221,7 +243,9 @@ static int receive(const struct receive_options *options)
     }
     incoming_finish(&receiver.incoming);
     if (!receiver.server.has_guest && !receiver.told && rc == 0 && receiver.incoming.guest_lost) {
-        log_error("the migration failed %s", receiver.incoming.err.text);
+        log_error(receiver.incoming.snapshot_path ? "the restore failed: %s"
+                                                  : "the migration failed %s",
+                  receiver.incoming.err.text);
         rc = SERVER_EXIT_FAILURE;
     }
     server_destroy(&receiver.server);
@@ -238,6 +262,8 @@ int cmd_receive(int argc, char **argv)
     const struct option_rule rules[] = {
         {"listen", 0, OPTION_STRING, &options.listen, 0},
         {"stdio", 0, OPTION_FLAG, &options.use_stdio, 0},
+        {"from", 0, OPTION_STRING, &options.from, 0},
+        {"paused", 0, OPTION_FLAG, &options.paused, 0},
         {"control", 0, OPTION_STRING, &options.server.control_path, 0},
         {"serial", 0, OPTION_STRING, &options.server.serial, 0},
         {"backing", 0, OPTION_STRING, &options.backing, 0},

@@ -9,6 +9,7 @@ int cmd_run(int argc, char **argv);
 int cmd_receive(int argc, char **argv);
 int cmd_migrate(int argc, char **argv);
 int cmd_ctl(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);
 int cmd_bench(int argc, char **argv);

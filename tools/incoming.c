@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "migrate/snapshot_load.h"
 #include "tools/answering.h"
 #include "vmm/base/clock.h"
 #include "vmm/base/log.h"
@@ -137,12 +138,25 @@ static void answer_for_a_while(struct incoming *incoming)
                      incoming->times.answer_ns);
 }
 
+static void restore(struct incoming *incoming)
+{
+    struct snapshot_load_options options = {.paused = incoming->restore_paused,
+                                            .cancel_fd = incoming->cancel_fd};
+    struct migrate_sink sink = binding_sink_ops(&incoming->binding);
+
+    incoming->outcome = snapshot_load_run(&sink, incoming->snapshot_path, &options,
+                                          &incoming->progress, &incoming->err);
+    incoming->guest_lost = incoming->outcome == RECEIVE_DISCARDED;
+}
+
 static void *incoming_main(void *opaque)
 {
     struct incoming *incoming = opaque;
-    bool more = true;
+    bool more = !incoming->snapshot_path;
 
     incoming->outcome = RECEIVE_DISCARDED;
+    if (incoming->snapshot_path)
+        restore(incoming);
     while (more) {
         int in_fd = incoming->in_fd, out_fd = incoming->out_fd;
 
@@ -163,21 +177,22 @@ static void *incoming_main(void *opaque)
     return NULL;
 }
 
-int incoming_start(struct incoming *incoming, struct vm_host *host,
-                   const struct machine_host *made_for, const struct incoming_times *times,
-                   int listen_fd, const char *unix_path, int in_fd, int out_fd, struct error *err)
+static void prepare(struct incoming *incoming, struct vm_host *host,
+                    const struct machine_host *made_for, const struct incoming_times *times,
+                    int listen_fd)
 {
-    int rc;
-
     memset(incoming, 0, sizeof(*incoming));
     incoming->binding = (struct binding_sink){.host = host, .machine_host = *made_for};
     incoming->times = *times;
     incoming->listen_fd = listen_fd;
     incoming->listens = listen_fd >= 0;
-    incoming->unix_path = unix_path;
     lobby_init(&incoming->lobby, times->deadline_ns, listen_fd);
-    incoming->in_fd = in_fd;
-    incoming->out_fd = out_fd;
+}
+
+static int launch(struct incoming *incoming, struct error *err)
+{
+    int rc;
+
     progress_init(&incoming->progress);
     incoming->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     incoming->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -188,6 +203,29 @@ int incoming_start(struct incoming *incoming, struct vm_host *host,
         return error_set(err, rc, "a thread for the migration: %s", strerror(rc));
     incoming->started = true;
     return 0;
+}
+
+int incoming_start(struct incoming *incoming, struct vm_host *host,
+                   const struct machine_host *made_for, const struct incoming_times *times,
+                   int listen_fd, const char *unix_path, int in_fd, int out_fd, struct error *err)
+{
+    prepare(incoming, host, made_for, times, listen_fd);
+    incoming->unix_path = unix_path;
+    incoming->in_fd = in_fd;
+    incoming->out_fd = out_fd;
+    return launch(incoming, err);
+}
+
+int incoming_restore(struct incoming *incoming, struct vm_host *host,
+                     const struct machine_host *made_for, const char *path, bool paused,
+                     struct error *err)
+{
+    static const struct incoming_times none = {.deadline_ns = 0};
+
+    prepare(incoming, host, made_for, &none, -1);
+    incoming->snapshot_path = path;
+    incoming->restore_paused = paused;
+    return launch(incoming, err);
 }
 
 void incoming_collect(struct incoming *incoming)

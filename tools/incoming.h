@@ -28,6 +28,8 @@ struct incoming {
     struct lobby lobby;
     struct channel *first; /* stream 0 of the migration under way; borrowed */
     const char *unix_path;
+    const char *snapshot_path; /* NULL: the guest comes over a connection */
+    bool restore_paused;
     int listen_fd; /* -1: one stream that is there already, or nobody is wanted any more */
     int in_fd, out_fd;
     int cancel_fd; /* eventfd */
@@ -53,6 +55,12 @@ struct incoming {
 int incoming_start(struct incoming *incoming, struct vm_host *host,
                    const struct machine_host *made_for, const struct incoming_times *times,
                    int listen_fd, const char *unix_path, int in_fd, int out_fd, struct error *err);
+
+/* The guest comes from a snapshot file instead; `path` is borrowed. `paused`: it stays paused
+ * whatever it did when it was saved. */
+int incoming_restore(struct incoming *incoming, struct vm_host *host,
+                     const struct machine_host *made_for, const char *path, bool paused,
+                     struct error *err);
 
 /* After `ended`: joins the thread. */
 void incoming_collect(struct incoming *incoming);

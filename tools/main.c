@@ -20,6 +20,7 @@ static const struct subcommand subcommands[] = {
     {"run", cmd_run, "boot a guest: the built-in one, an ELF with PVH note, a flat image"},
     {"receive", cmd_receive, "wait for a guest that migrates here, and run it"},
     {"migrate", cmd_migrate, "move a running guest to a receiver"},
+    {"inspect", cmd_inspect, "show and verify a snapshot"},
     {"ctl", cmd_ctl, "send a command to a running pageferry's control socket"},
     {"info", cmd_info, "show what this host's KVM offers"},
     {"selftest", cmd_selftest, "prove which dirty logs of this host can be trusted"},

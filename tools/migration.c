@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "migrate/snapshot_save.h"
 #include "vmm/base/log.h"
 
 int migration_init(struct migration *migration, struct vm_host *host, struct error *err)
@@ -56,6 +57,7 @@ static int connect_stream(struct migration *migration, int *fd, pid_t *child, st
         return uri_spawn(&migration->uri, fd, child, err);
     case URI_TCP:
     case URI_UNIX:
+    case URI_FILE: /* never comes here: no stream */
         break;
     }
     return uri_connect(&migration->uri, migration->running_link.deadline_ns, migration->cancel_fd,
@@ -100,6 +102,21 @@ static bool can_connect_more(const struct migration *migration)
     return migration->uri.kind == URI_TCP || migration->uri.kind == URI_UNIX;
 }
 
+bool migration_is_snapshot(const struct migration *migration)
+{
+    return migration->state != MIGRATION_NONE && migration->uri.kind == URI_FILE;
+}
+
+static enum precopy_outcome save_snapshot(struct migration *migration,
+                                          const struct migrate_source *source, struct error *err)
+{
+    struct snapshot_options options = {.copy = migration->running_options,
+                                       .stop = migration->running_stop,
+                                       .cancel_fd = migration->cancel_fd};
+
+    return snapshot_save_run(source, migration->uri.rest, &options, &migration->progress, err);
+}
+
 static enum precopy_outcome attempt(struct migration *migration, struct error *err)
 {
     struct channel_options options = channel_options(migration);
@@ -120,6 +137,8 @@ static enum precopy_outcome attempt(struct migration *migration, struct error *e
         error_prefix(err, "before connecting");
         return PRECOPY_FAILED;
     }
+    if (migration->uri.kind == URI_FILE)
+        return save_snapshot(migration, &source, err);
     rc = connect_stream(migration, &fd, &child, err);
     if (!rc)
         rc = channel_open(&links.first, fd, fd, &options, err);
@@ -149,7 +168,7 @@ static void *migration_main(void *opaque)
     struct migration *migration = opaque;
 
     migration->outcome = attempt(migration, &migration->err);
-    if (migration->outcome == PRECOPY_COMPLETED)
+    if (migration->outcome == PRECOPY_COMPLETED && migration->uri.kind != URI_FILE)
         machine_release(migration->host->machine); /* outside the downtime */
     signal_fd(migration->done_fd);
     return NULL;
@@ -226,6 +245,10 @@ int migration_start(struct migration *migration, const struct migration_request 
     if (!rc && migration->options.streams > 1 && !can_connect_more(migration))
         rc = error_set(err, EINVAL, "%u streams need a tcp: or unix: address: use one stream",
                        migration->options.streams);
+    if (!rc && migration->uri.kind == URI_FILE && request->check_only)
+        rc = error_set(err, EINVAL, "a file takes any guest: there is nothing to check");
+    if (!rc && migration->uri.kind != URI_FILE && request->stop)
+        rc = error_set(err, EINVAL, "only a snapshot, file:PATH, can leave the guest stopped");
     if (!rc && request->check_only && request->record_path)
         rc = error_set(err, EINVAL, "a mere check has no dirty pages to record");
     if (!rc)
@@ -238,6 +261,7 @@ int migration_start(struct migration *migration, const struct migration_request 
     migration->running_options.doubt = &migration->doubt.of;
     migration->running_link = migration->link;
     migration->running_options.check_only = request->check_only;
+    migration->running_stop = request->stop;
     migration->running_chosen = migration->dirty_log_chosen;
     migration->err.text[0] = '\0';
     migration->cancel_asked = false;
@@ -287,7 +311,9 @@ void migration_collect(struct migration *migration)
         return;
     switch (migration->outcome) {
     case PRECOPY_COMPLETED:
-        log_info("the guest has moved to %s", migration->uri_text);
+        log_info(migration_is_snapshot(migration) ? "the guest was saved to %s"
+                                                  : "the guest has moved to %s",
+                 migration->uri_text);
         break;
     case PRECOPY_IN_DOUBT:
         log_error("in doubt whether the guest runs at %s: it stays paused here until resolve "

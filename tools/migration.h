@@ -35,6 +35,7 @@ struct migration {
     struct precopy_options running_options;
     struct channel_options running_link;
     struct doubt doubt;  /* after PRECOPY_IN_DOUBT, until it is settled */
+    bool running_stop;   /* `stop` of this attempt */
     bool running_chosen; /* dirty_log_chosen of this attempt */
     char uri_text[URI_MAX_BYTES];
     struct uri uri;
@@ -58,6 +59,7 @@ struct migration_request {
     const char *uri;
     int given_fd; /* the stream for fd: addresses (taken over, also on failure), else -1 */
     bool check_only;
+    bool stop;               /* file: addresses: the guest stays paused afterwards */
     const char *record_path; /* where the dirty bitmaps are recorded, or NULL */
 };
 
@@ -82,6 +84,8 @@ int migration_resolve(struct migration *migration, bool owner_is_source, bool fo
 
 /* RUNNING came late (doubt.heard_fd): true where it settled the doubt. */
 bool migration_heard(struct migration *migration);
+/* The attempt saves the guest to a file: it is not going anywhere. */
+bool migration_is_snapshot(const struct migration *migration);
 
 /* "completed", "failed", … as docs and --json name outcomes. */
 const char *migration_outcome_name(enum precopy_outcome outcome);

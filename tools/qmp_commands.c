@@ -158,7 +158,7 @@ static const struct command commands[] = {
     {"stop", "", stop},
     {"cont", "", cont},
     {"quit", "", quit},
-    {"migrate", "uri detach x-check x-record-dirty", qmp_migrate},
+    {"migrate", "uri detach x-check x-record-dirty x-stop", qmp_migrate},
     {"migrate_cancel", "", qmp_migrate_cancel},
     {"query-migrate", "", qmp_query_migrate},
     {"x-resolve", "owner force", qmp_resolve},

@@ -16,9 +16,11 @@ json_t *qmp_migrate(struct server *server, json_t *arguments, struct error *err)
     const char *uri = json_string_value(json_object_get(arguments, "uri"));
     const json_t *check = json_object_get(arguments, "x-check");
     const json_t *record = json_object_get(arguments, "x-record-dirty");
+    const json_t *stop = json_object_get(arguments, "x-stop");
     struct migration_request request = {.uri = uri,
                                         .given_fd = -1,
                                         .check_only = json_is_true(check),
+                                        .stop = json_is_true(stop),
                                         .record_path = json_string_value(record)};
 
     if (!uri) {
@@ -27,6 +29,10 @@ json_t *qmp_migrate(struct server *server, json_t *arguments, struct error *err)
     }
     if (check && !json_is_boolean(check)) {
         (void)error_set(err, EINVAL, "\"x-check\" must be true or false");
+        return NULL;
+    }
+    if (stop && !json_is_boolean(stop)) {
+        (void)error_set(err, EINVAL, "\"x-stop\" must be true or false");
         return NULL;
     }
     if (record && !(request.record_path && *request.record_path)) {

@@ -49,7 +49,8 @@ static int watch_signals(struct server *server, struct error *err)
 static void announce_outcome(struct server *server, bool ending)
 {
     const struct migration *migration = &server->migration;
-    bool here = migration->outcome == PRECOPY_CANCELLED || migration->outcome == PRECOPY_FAILED;
+    bool here = migration->outcome == PRECOPY_CANCELLED || migration->outcome == PRECOPY_FAILED ||
+                migration_is_snapshot(migration);
     const char *name = migration_outcome_name(migration->outcome);
     json_t *details = qmp_query_migrate(server, NULL, NULL);
 
@@ -68,8 +69,12 @@ static void on_migration_done(void *opaque, uint32_t events)
     (void)events;
     migration_collect(&server->migration);
     announce_outcome(server, false);
-    if (server->migration.outcome == PRECOPY_COMPLETED)
-        console_end_input(&server->console);
+    if (server->migration.outcome == PRECOPY_COMPLETED) {
+        if (!migration_is_snapshot(&server->migration))
+            console_end_input(&server->console);
+        else if (server->migration.running_stop)
+            control_event(&server->control, "STOP", NULL);
+    }
     if (server->guest_ended)
         loop_stop(&server->loop);
 }

@@ -13,7 +13,7 @@ static int bad_form(const char *text, struct error *err)
 {
     return error_set(err, EINVAL,
                      "'%.200s' is no migration address: write tcp:HOST:PORT, unix:PATH, "
-                     "exec:COMMAND or fd:N",
+                     "exec:COMMAND, fd:N or file:PATH",
                      text);
 }
 
@@ -52,7 +52,11 @@ int uri_parse(const char *text, struct uri *uri, struct error *err)
     static const struct {
         const char *prefix;
         enum uri_kind kind;
-    } schemes[] = {{"tcp:", URI_TCP}, {"unix:", URI_UNIX}, {"exec:", URI_EXEC}, {"fd:", URI_FD}};
+    } schemes[] = {{"tcp:", URI_TCP},
+                   {"unix:", URI_UNIX},
+                   {"exec:", URI_EXEC},
+                   {"fd:", URI_FD},
+                   {"file:", URI_FILE}};
 
     memset(uri, 0, sizeof(*uri));
     if (strlen(text) >= URI_MAX_BYTES)

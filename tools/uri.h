@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where a migration goes to or comes from: tcp:HOST:PORT, unix:PATH, exec:COMMAND, fd:N. */
+ * Where a migration goes to or comes from: tcp:HOST:PORT, unix:PATH, exec:COMMAND, fd:N,
+ * file:PATH. */
 #ifndef TOOLS_URI_H
 #define TOOLS_URI_H
 
@@ -11,7 +12,7 @@
 
 #define URI_MAX_BYTES 4096
 
-enum uri_kind { URI_TCP, URI_UNIX, URI_EXEC, URI_FD };
+enum uri_kind { URI_TCP, URI_UNIX, URI_EXEC, URI_FD, URI_FILE };
 
 struct uri {
     enum uri_kind kind;

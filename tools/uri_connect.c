@@ -278,6 +278,8 @@ int uri_listen(const struct uri *uri, int *fd, char *chosen, struct error *err)
         (void)snprintf(chosen, URI_MAX_BYTES, "unix:%.*s", URI_MAX_BYTES - 6, uri->rest);
         return uri_listen_unix(uri->rest, fd, err);
     }
+    if (uri->kind == URI_FILE)
+        return error_set(err, EINVAL, "write --from file:PATH to restore a guest from a file");
     if (uri->kind != URI_TCP)
         return error_set(err, EINVAL, "write --listen tcp:HOST:PORT or --listen unix:PATH");
     rc = uri_resolve(uri->host, uri->port, true, UINT64_MAX, -1, &list, err);

@@ -47,7 +47,7 @@ def write(name, data):
 
 
 def test_help():
-    for words in ([], ["run"], ["receive"], ["migrate"], ["ctl"], ["info"], ["selftest"], ["bench"],
+    for words in ([], ["run"], ["receive"], ["migrate"], ["inspect"], ["ctl"], ["info"], ["selftest"], ["bench"],
                   ["bench", "dirty-log"], ["bench", "bitmap"]):
         for flag in ("--help", "-h"):
             code, out, err = call(*words, flag)
@@ -147,6 +147,12 @@ def test_bad_usage_of_receive():
         refused(2, "--listen", "receive", "--listen", address)
     refused(2, "--stdio", "receive", "--stdio", "--serial", "stdio")
     refused(2, "anon, thp, memfd or hugetlb", "receive", "--listen", "tcp:0", "--backing", "paper")
+    refused(2, "--from file:PATH", "receive", "--listen", f"file:{path('x')}")
+    refused(2, "--from file:PATH", "receive", "--from", "tcp:1")
+    refused(2, "--from file:PATH", "receive", "--from", path("x"))
+    refused(2, "--listen", "receive", "--from", "file:x", "--stdio")
+    refused(2, "--paused", "receive", "--stdio", "--paused")
+    refused(1, "No such file", "receive", "--from", f"file:{path('no.snap')}")
     refused(1, "no-such-host.invalid", "receive", "--listen", "tcp:no-such-host.invalid:0")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -177,6 +183,9 @@ def test_bad_usage_of_the_others():
     refused(2, "--control", "ctl", "status")
     refused(2, "--control", "ctl", "--control", dead)
     refused(1, "dead", "ctl", "--control", dead, "status")
+    refused(2, "FILE", "inspect")
+    refused(2, "FILE", "inspect", "a", "b")
+    refused(1, "/dev/null", "inspect", "/dev/null")
     refused(2, "left over", "info", "extra")
     refused(2, "unknown option", "info", "--xml")
     refused(2, "left over", "selftest", "extra")

@@ -8,7 +8,7 @@ import subprocess
 from harness import BINARY, check, finish, main, migrate_well, path, receive, run
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-COMMANDS = ("run", "receive", "migrate", "ctl", "info", "selftest")
+COMMANDS = ("run", "receive", "migrate", "inspect", "ctl", "info", "selftest")
 BENCHES = ("bitmap", "dirty-log")
 
 
@@ -68,6 +68,10 @@ def test_keys():
     finish(target)
     line = next(line for line in target.err.decode().splitlines() if line.startswith("{"))
     documented("receive", keys_of(json.loads(line)))
+    _, control = run("idle", "16M")
+    migrate_well(control, f"file:{path('keys.snap')}")
+    done = subprocess.run([BINARY, "inspect", "--json", path("keys.snap")], capture_output=True, check=True)
+    documented("inspect", keys_of({**json.loads(done.stdout), "machine": None}))
     done = subprocess.run([BINARY, "info", "--json"], capture_output=True, check=True)
     documented("info", keys_of(json.loads(done.stdout)))
     done = subprocess.run([BINARY, "selftest", "--quick", "--json"], capture_output=True, check=True)
