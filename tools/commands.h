@@ -17,5 +17,6 @@ int cmd_bench(int argc, char **argv);
 /* The benches of `pageferry bench`, alike. */
 int bench_bitmap(int argc, char **argv);
 int bench_dirty_log(int argc, char **argv);
+int bench_migrate(int argc, char **argv);
 
 #endif
