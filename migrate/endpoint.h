@@ -59,6 +59,11 @@ struct migrate_source_ops {
     int (*claim)(void *opaque, const struct migrate_chunk *chunk, bool first_round, uint64_t *data,
                  uint64_t *zero, struct error *err);
 
+    /* Takes percent of the time, 0 to 99, from the vCPUs; 0: full speed again. Called between
+     * rounds, and with 0 before the guest is paused for the last time and on every other way out.
+     */
+    int (*throttle)(void *opaque, unsigned percent, struct error *err);
+
     /* Asked when the engine was interrupted: -ESHUTDOWN with a line where the guest has ended, else
      * 0. */
     int (*alive)(void *opaque, struct error *err);

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "migrate/converge.h"
 #include "migrate/precopy_internal.h"
 #include "vmm/base/clock.h"
+#include "vmm/base/log.h"
+#include "vmm/base/size.h"
 
 /* A round shorter than this says more about the round trip than about the link: it can only tell
  * that the link is faster than was thought. */
@@ -111,14 +112,13 @@ int precopy_run_round(struct precopy *p, uint64_t pending_pages, bool last, stru
 }
 
 static void show_prediction(struct precopy *p, uint64_t pending_pages, uint64_t predicted_ns,
-                            uint64_t round_ns)
+                            uint64_t dirty_rate)
 {
     struct progress_view *view = progress_begin(p->progress);
 
     view->remaining_bytes = pending_pages * MIGRATE_PAGE_BYTES;
     view->predicted_downtime_ns = predicted_ns;
-    view->dirty_rate = (uint64_t)((double)pending_pages / (double)(round_ns ? round_ns : 1) *
-                                  (double)CLOCK_NS_PER_SEC);
+    view->dirty_rate = dirty_rate;
     progress_end(p->progress);
 }
 
@@ -131,37 +131,103 @@ static uint64_t total_pages(const struct precopy *p)
     return pages;
 }
 
+static int set_throttle(struct precopy *p, unsigned percent, struct error *err)
+{
+    int rc;
+
+    if (percent == p->throttle)
+        return 0;
+    rc = p->source->ops->throttle(p->source->opaque, percent, err);
+    if (rc)
+        return rc;
+    p->throttle = percent;
+    progress_begin(p->progress)->throttle = percent;
+    progress_end(p->progress);
+    return 0;
+}
+
+/* Acts on what the round that just ended left; *go_on is cleared where the copy is over. */
+static int judge_round(struct precopy *p, uint64_t pending, uint64_t round_ns, bool *go_on,
+                       struct error *err)
+{
+    struct converge_input input = {
+        .pending_bytes = pending * MIGRATE_PAGE_BYTES,
+        .bandwidth = p->bandwidth,
+        /* STATE to READY, COMMIT to RUNNING. */
+        .fixed_ns = p->fixed_ns + 2 * p->round_trip_ns,
+        .elapsed_ns = clock_now_ns() - p->rounds_begin_ns,
+        .dirty_rate = (uint64_t)((double)pending / (double)(round_ns ? round_ns : 1) *
+                                 (double)CLOCK_NS_PER_SEC)};
+    struct converge_verdict verdict = converge_decide(&p->policy, &input, &p->history);
+    char why[CONVERGE_TEXT_BYTES];
+
+    show_prediction(p, pending, verdict.predicted_ns, input.dirty_rate);
+    (void)converge_explain(&p->policy, &input, &verdict, why, sizeof(why));
+    log_info("round %" PRIu32 ": %s", p->round, why);
+    *go_on = verdict.decision == CONVERGE_ANOTHER_ROUND;
+    if (verdict.decision == CONVERGE_GIVE_UP)
+        return error_set(err, ETIMEDOUT, "%s", why);
+    if (verdict.decision == CONVERGE_SWITCH_OVER)
+        return set_throttle(p, 0, err);
+    return set_throttle(p, verdict.throttle, err);
+}
+
+static void begin_rounds(struct precopy *p)
+{
+    p->rounds_begin_ns = clock_now_ns();
+    p->policy = (struct converge_policy){.limit_ns = p->options->downtime_limit_ns,
+                                         .timeout_ns = p->options->timeout_ns,
+                                         .on_timeout = p->options->on_timeout,
+                                         .throttle = p->options->throttle};
+    /* Then a round is given up in its middle; to switch over, it has to end. */
+    if (p->policy.timeout_ns && p->policy.on_timeout == CONVERGE_ON_TIMEOUT_CANCEL)
+        p->copier.streams.until_ns = p->rounds_begin_ns + p->policy.timeout_ns;
+    progress_begin(p->progress)->rounds_started_ns = p->rounds_begin_ns;
+    progress_end(p->progress);
+    progress_set_phase(p->progress, PROGRESS_ROUNDS);
+}
+
+/* The line of a round that the timeout ended in its middle gets its numbers. */
+static void explain_timeout(const struct precopy *p, struct error *err)
+{
+    struct progress_view view;
+    char left[16], rate[16], after[16], limit[16];
+
+    if (!converge_must_give_up(&p->policy, clock_now_ns() - p->rounds_begin_ns))
+        return;
+    progress_get(p->progress, &view);
+    (void)error_set(err, ETIMEDOUT,
+                    "giving up: the timeout of %s is over (%s of the round left, %s/s, %" PRIu64
+                    " pages/s dirtied, downtime limit %s)",
+                    size_format_duration(p->policy.timeout_ns, after, sizeof(after)),
+                    size_format(view.remaining_bytes, left, sizeof(left)),
+                    size_format(view.bandwidth, rate, sizeof(rate)), view.dirty_rate,
+                    size_format_duration(p->policy.limit_ns, limit, sizeof(limit)));
+}
+
 static int copy_rounds(struct precopy *p, struct error *err)
 {
     const struct migrate_source *source = p->source;
     uint64_t pending = total_pages(p);
-    int rc;
+    bool go_on = true;
 
-    progress_begin(p->progress)->rounds_started_ns = clock_now_ns();
-    progress_end(p->progress);
-    progress_set_phase(p->progress, PROGRESS_ROUNDS);
+    begin_rounds(p);
     for (;; p->round++) {
-        struct converge_input input = {.limit_ns = p->options->downtime_limit_ns};
         uint64_t begin = clock_now_ns();
+        int rc = precopy_run_round(p, pending, false, err);
 
-        rc = precopy_run_round(p, pending, false, err);
-        if (rc)
-            return rc;
-        rc = source->ops->sync(source->opaque, &pending, err);
-        if (rc)
-            return rc;
-        if (p->round == 0 || p->fixed_ns > p->options->downtime_limit_ns / 2) {
+        if (rc == -ETIMEDOUT)
+            explain_timeout(p, err);
+        if (!rc)
+            rc = source->ops->sync(source->opaque, &pending, err);
+        if (!rc && (p->round == 0 || p->fixed_ns > p->options->downtime_limit_ns / 2))
             rc = measure_fixed_cost(p, err);
-            if (rc)
-                return rc;
+        if (!rc)
+            rc = judge_round(p, pending, clock_now_ns() - begin, &go_on, err);
+        if (rc || !go_on) {
+            p->copier.streams.until_ns = 0; /* from here on it ends by itself */
+            return rc;
         }
-        input.pending_bytes = pending * MIGRATE_PAGE_BYTES;
-        input.bandwidth = p->bandwidth;
-        /* STATE to READY, COMMIT to RUNNING. */
-        input.fixed_ns = p->fixed_ns + 2 * p->round_trip_ns;
-        show_prediction(p, pending, converge_predict_ns(&input), clock_now_ns() - begin);
-        if (converge_decide(&input) == CONVERGE_SWITCH_OVER)
-            return 0;
         if (p->round == UINT32_MAX)
             return error_set(err, EOVERFLOW, "the guest did not converge in 2^32 rounds");
     }
@@ -210,6 +276,15 @@ static void keep_guest(struct precopy *p, struct error *err)
     progress_end(p->progress);
 }
 
+/* Full speed again, whatever went wrong. */
+static void free_guest(struct precopy *p)
+{
+    struct error slow = {.text = ""};
+
+    if (set_throttle(p, 0, &slow))
+        log_error("the guest stays slowed: %s", slow.text);
+}
+
 static enum precopy_outcome settle_failure(struct precopy *p, int code, struct error *err)
 {
     struct progress_view view;
@@ -228,6 +303,7 @@ static enum precopy_outcome settle_failure(struct precopy *p, int code, struct e
         return PRECOPY_IN_DOUBT;
     }
     /* First the guest, then the talking. */
+    free_guest(p);
     keep_guest(p, err);
     streams_stop(&p->copier.streams);
     if (code == -ECANCELED && p->source->ops->alive(p->source->opaque, err))

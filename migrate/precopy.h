@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "migrate/channel.h"
+#include "migrate/converge.h"
 #include "migrate/endpoint.h"
 #include "migrate/handover.h"
 #include "migrate/links.h"
@@ -36,6 +37,9 @@ struct precopy_doubt {
 
 struct precopy_options {
     uint64_t downtime_limit_ns;
+    uint64_t timeout_ns; /* from the first round on; 0 = none */
+    enum converge_on_timeout on_timeout;
+    unsigned throttle;      /* percent, or CONVERGE_THROTTLE_AUTO */
     uint64_t max_bandwidth; /* bytes/s over the link, 0 = unlimited, else at least
                                PRECOPY_MIN_BANDWIDTH */
     uint32_t chunk_pages;   /* claim granularity, a multiple of 64 */

@@ -18,6 +18,10 @@ struct precopy {
     struct record record;
     struct precopy_copier copier;
     enum handover_source owner;
+    struct converge_policy policy;
+    struct converge_history history;
+    uint64_t rounds_begin_ns;
+    unsigned throttle; /* percent now */
     uint32_t round;
     uint64_t bandwidth;
     uint64_t fixed_ns;      /* pause and state, 0 = not measured */

@@ -44,6 +44,7 @@ struct progress_view {
     uint64_t bandwidth;       /* bytes/s, recent */
     uint64_t dirty_rate;      /* pages/s, last round */
     uint64_t predicted_downtime_ns;
+    unsigned throttle; /* percent of time that is taken from vCPUs now */
     uint64_t started_ns;
     uint64_t rounds_started_ns; /* 0 until setup is over */
     uint64_t paused_ns;         /* 0 until the pause */

@@ -44,7 +44,11 @@ static int wait_cancel(const struct saver *s, uint64_t ns, struct error *err)
 
 int saver_look(void *opaque, struct error *err)
 {
-    return wait_cancel(opaque, 0, err);
+    const struct saver *s = opaque;
+
+    if (converge_must_give_up(&s->policy, clock_now_ns() - s->rounds_begin_ns))
+        return error_set(err, ETIMEDOUT, "the timeout is over");
+    return wait_cancel(s, 0, err);
 }
 
 static int wait_for_turn(const struct saver *s, struct error *err)

@@ -23,6 +23,9 @@ struct saver {
     struct pace pace;
     uint64_t batch_pages;  /* written between two looks at cancel_fd */
     uint64_t *data, *zero; /* one chunk's claims */
+    struct converge_policy policy;
+    struct converge_history history;
+    uint64_t rounds_begin_ns;
     uint32_t round;
     uint64_t bandwidth;
     uint64_t fixed_ns; /* pausing and saving the state */

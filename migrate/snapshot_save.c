@@ -11,6 +11,7 @@
 #include "migrate/snapshot_internal.h"
 #include "migrate/wire.h"
 #include "vmm/base/clock.h"
+#include "vmm/base/size.h"
 
 /* The file is behind the page cache, which takes bursts faster than the disk: a short sample may
  * only raise the estimate. */
@@ -109,6 +110,14 @@ static int run_round(struct saver *s, uint64_t pending, struct error *err)
     return rc;
 }
 
+static int timed_out(const struct saver *s, struct error *err)
+{
+    char after[16];
+
+    return error_set(err, ETIMEDOUT, "the timeout of %s is over: the guest did not stand still",
+                     size_format_duration(s->policy.timeout_ns, after, sizeof(after)));
+}
+
 static int copy_rounds(struct saver *s, struct error *err)
 {
     const struct migrate_source *source = s->source;
@@ -117,11 +126,16 @@ static int copy_rounds(struct saver *s, struct error *err)
 
     for (unsigned i = 0; i < s->pages.layout.nregions; i++)
         pending += s->pages.layout.region[i].npages;
-    progress_begin(s->progress)->rounds_started_ns = clock_now_ns();
+    s->rounds_begin_ns = clock_now_ns();
+    s->policy = (struct converge_policy){.limit_ns = s->options->copy.downtime_limit_ns,
+                                         .timeout_ns = s->options->copy.timeout_ns,
+                                         .on_timeout = s->options->copy.on_timeout};
+    progress_begin(s->progress)->rounds_started_ns = s->rounds_begin_ns;
     progress_end(s->progress);
     progress_set_phase(s->progress, PROGRESS_ROUNDS);
     for (;; s->round++) {
-        struct converge_input input = {.limit_ns = s->options->copy.downtime_limit_ns};
+        struct converge_input input = {.fixed_ns = 0};
+        struct converge_verdict verdict;
         uint64_t begin = clock_now_ns();
 
         rc = run_round(s, pending, err);
@@ -134,9 +148,15 @@ static int copy_rounds(struct saver *s, struct error *err)
         input.pending_bytes = pending * MIGRATE_PAGE_BYTES;
         input.bandwidth = s->bandwidth;
         input.fixed_ns = s->fixed_ns;
-        show_prediction(s, pending, converge_predict_ns(&input), clock_now_ns() - begin);
-        if (converge_decide(&input) == CONVERGE_SWITCH_OVER)
+        input.elapsed_ns = clock_now_ns() - s->rounds_begin_ns;
+        verdict = converge_decide(&s->policy, &input, &s->history);
+        show_prediction(s, pending, verdict.predicted_ns, clock_now_ns() - begin);
+        if (verdict.decision == CONVERGE_GIVE_UP)
+            return timed_out(s, err);
+        if (verdict.decision == CONVERGE_SWITCH_OVER) {
+            s->policy.timeout_ns = 0; /* from here on it ends by itself */
             return 0;
+        }
         if (s->round == UINT32_MAX - 1)
             return error_set(err, EOVERFLOW, "the guest did not converge in 2^32 rounds");
     }

@@ -236,7 +236,7 @@ static int failed(const struct streams *streams, struct error *err)
 
 static int time_is_over(struct error *err)
 {
-    return error_set(err, ETIMEDOUT, "the time for the migration is over");
+    return error_set(err, ETIMEDOUT, "the timeout is over");
 }
 
 static struct stream *least_loaded(struct streams *streams, bool first_only)
@@ -259,10 +259,11 @@ static struct batch *batch_of(struct stream *stream)
 
 int streams_batch(struct streams *streams, bool first_only, struct batch **out, struct error *err)
 {
-    bool in_time = true;
+    bool in_time = !streams->until_ns || clock_now_ns() < streams->until_ns;
     int rc;
 
     lock(streams);
+    streams->filling = NULL;
     while (in_time && !streams->rc && !(streams->filling = least_loaded(streams, first_only)))
         in_time = wait_change(streams, streams->until_ns);
     rc = failed(streams, err);

@@ -174,6 +174,15 @@ static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_rou
     return rc;
 }
 
+/* There is no vCPU to slow. */
+static int throttle(void *opaque, unsigned percent, struct error *err)
+{
+    (void)opaque;
+    (void)percent;
+    (void)err;
+    return 0;
+}
+
 static int alive(void *opaque, struct error *err)
 {
     (void)opaque;
@@ -218,6 +227,7 @@ struct migrate_source engine_guest_source(struct engine_guest *guest)
                                                   .log_start = log_start,
                                                   .sync = sync_log,
                                                   .claim = claim,
+                                                  .throttle = throttle,
                                                   .alive = alive,
                                                   .pause = pause_guest,
                                                   .save = save,

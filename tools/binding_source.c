@@ -159,6 +159,13 @@ static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_rou
     return rc;
 }
 
+static int throttle(void *opaque, unsigned percent, struct error *err)
+{
+    struct binding_source *binding = opaque;
+
+    return machine_throttle(binding->host->machine, percent, err);
+}
+
 static int pause_guest(void *opaque, bool last, bool *was_running, struct error *err)
 {
     struct binding_source *binding = opaque;
@@ -195,6 +202,7 @@ struct migrate_source binding_source_ops(struct binding_source *binding)
                                                   .log_start = log_start,
                                                   .sync = sync_log,
                                                   .claim = claim,
+                                                  .throttle = throttle,
                                                   .alive = alive,
                                                   .pause = pause_guest,
                                                   .save = save,

@@ -29,35 +29,36 @@
 
 static const char help[] =
     "usage: pageferry migrate --control PATH [OPTION…] ADDRESS\n\n"
-    "Moves the running guest of the pageferry that listens on control socket PATH.\n"
-    "ADDRESS is tcp:HOST:PORT, unix:PATH, exec:COMMAND (run by that pageferry; the\n"
-    "stream is its standard input and output), fd:N (a descriptor of this one), or\n"
-    "file:PATH, which saves a live snapshot there: the guest runs on.\n\n"
+    "Moves the guest of a running pageferry to ADDRESS: tcp:HOST:PORT, unix:PATH,\n"
+    "exec:COMMAND or fd:N; or saves it to file:PATH.\n"
     "      --control PATH       control socket of the source\n"
     "      --check              only ask whether the destination would take the guest\n"
-    "      --downtime-limit T   switch over when the pause is predicted to be this\n"
-    "                           short, e.g. 300us, 50ms (default 50ms)\n"
+    "      --downtime-limit T   switch over once the pause gets so short (50ms)\n"
+    "      --timeout T          how long the guest may be copied (0: for ever)\n"
+    "      --on-timeout WHAT    cancel (default), or switch whatever the downtime\n"
+    "      --throttle P         slow the guest: auto, or 0 (default) to 99 percent\n"
     "      --max-bandwidth R    bytes a second, e.g. 100M (default 0: no limit)\n"
-    "      --dirty-log KIND     get, clear or ring (default auto: the best one)\n"
     "      --streams N          connections in parallel, 1 to 16 (default 1)\n"
     "      --compress KIND      zstd[:LEVEL], lz4 or none (default)\n"
     "      --zero-copy WHEN     on, off, or auto (default): until the kernel copies\n"
     "      --zero-pages WHEN    look for them in the first round (default), all, off\n"
+    "      --dirty-log KIND     get, clear or ring (default auto: the best one)\n"
     "      --chunk PAGES        pages claimed, and re-protected, at a time (16K)\n"
     "      --record-dirty FILE  the source writes each round's dirty bitmaps to FILE\n"
-    "      --deadline T         give up when nothing moves so long (default 10s)\n"
-    "      --keepalive T        TCP: silence before the kernel probes (default 5s)\n"
-    "      --stop               file:PATH only: the guest stays paused afterwards\n"
-    "      --json               one JSON object; keys in pageferry-migrate(1)\n\n"
-    "Ctrl-C cancels; the guest then goes on at the source. Exit status: 0 completed\n"
-    "(or accepted), 1 failed or cancelled, 2 bad usage, 3 in doubt: COMMIT was sent,\n"
-    "never confirmed; the guest stays paused at the source: see pageferry ctl.\n";
+    "      --deadline T         give up when nothing moves so long (10s)\n"
+    "      --keepalive T        silence before TCP probes (5s)\n"
+    "      --stop               after file:PATH the guest stays paused\n"
+    "      --json               one JSON object; keys in pageferry-migrate(1)\n"
+    "Ctrl-C cancels; the guest goes on. Exit status: 0 completed, accepted, 1 failed\n"
+    "or cancelled, 2 bad usage, 3 in doubt: see pageferry-ctl(1), resolve.\n";
 
 struct migrate_command {
     struct qmp_client client;
     struct migrate_display display;
-    const char *control, *uri, *dirty_log, *record, *compress, *zerocopy, *zero_pages;
-    uint64_t downtime_limit_ns, max_bandwidth, chunk_pages, streams, deadline_ns, keepalive_ns;
+    const char *control, *uri, *dirty_log, *record, *compress, *zerocopy, *zero_pages, *on_timeout,
+        *throttle;
+    uint64_t downtime_limit_ns, max_bandwidth, chunk_pages, streams, deadline_ns, keepalive_ns,
+        timeout_ns;
     bool check, stop, json;
     bool ended;    /* the final event came */
     json_t *final; /* what it carried */
@@ -191,6 +192,9 @@ static int set_parameters(struct migrate_command *command, struct error *err)
     add_number(parameters, "multifd-channels", command->streams);
     add_number(parameters, "x-deadline-ms", command->deadline_ns / CLOCK_NS_PER_MS);
     add_number(parameters, "x-keepalive-ms", command->keepalive_ns / CLOCK_NS_PER_MS);
+    add_number(parameters, "x-timeout-ms", command->timeout_ns / CLOCK_NS_PER_MS);
+    add_word(parameters, "x-on-timeout", command->on_timeout);
+    add_word(parameters, "x-throttle", command->throttle);
     add_word(parameters, "x-dirty-log", command->dirty_log);
     add_word(parameters, "x-zero-copy", command->zerocopy);
     add_word(parameters, "x-zero-pages", command->zero_pages);
@@ -371,6 +375,8 @@ int cmd_migrate(int argc, char **argv)
     struct migrate_command command = {.client.fd = -1,
                                       .downtime_limit_ns = PRECOPY_DOWNTIME_LIMIT_NS,
                                       .dirty_log = "auto",
+                                      .on_timeout = "cancel",
+                                      .throttle = "0",
                                       .streams = 1,
                                       .compress = "none",
                                       .zerocopy = "auto",
@@ -382,6 +388,9 @@ int cmd_migrate(int argc, char **argv)
         {"control", 0, OPTION_STRING, &command.control, 0},
         {"check", 0, OPTION_FLAG, &command.check, 0},
         {"downtime-limit", 0, OPTION_DURATION, &command.downtime_limit_ns, 0},
+        {"timeout", 0, OPTION_DURATION, &command.timeout_ns, 0},
+        {"on-timeout", 0, OPTION_STRING, &command.on_timeout, 0},
+        {"throttle", 0, OPTION_STRING, &command.throttle, 0},
         {"max-bandwidth", 0, OPTION_SIZE, &command.max_bandwidth, 0},
         {"dirty-log", 0, OPTION_STRING, &command.dirty_log, 0},
         {"chunk", 0, OPTION_SIZE, &command.chunk_pages, 0},

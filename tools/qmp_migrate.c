@@ -249,6 +249,11 @@ json_t *qmp_query_migrate(struct server *server, json_t *arguments, struct error
     if (migration->state == MIGRATION_ENDED && migration->binding.recorder.path)
         (void)json_object_set_new(json_object_get(reply, "x-pageferry"), "recording",
                                   recording_json(&migration->binding.recorder));
+    (void)json_object_set_new(json_object_get(reply, "x-pageferry"), "throttle_percent",
+                              json_integer((json_int_t)view.throttle));
+    if (view.throttle)
+        (void)json_object_set_new(reply, "cpu-throttle-percentage",
+                                  json_integer((json_int_t)view.throttle));
     if (migration->state == MIGRATION_UNDER_WAY && !(view.predicted_downtime_ns >> 63))
         (void)json_object_set_new(
             reply, "expected-downtime",

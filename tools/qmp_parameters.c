@@ -11,6 +11,7 @@
 #include "vmm/base/clock.h"
 
 #define MAX_DOWNTIME_LIMIT_MS 2000000
+#define MAX_TIMEOUT_MS        (1000ull * 86400 * 365)
 #define MAX_MS                3600000
 
 static const char accepted[] =
@@ -18,7 +19,8 @@ static const char accepted[] =
     "least 65536), multifd-channels (1 to 16), multifd-compression (none, zstd or lz4), "
     "multifd-zstd-level (1 to 19), x-zero-copy (on, off or auto), x-zero-pages (first, all or "
     "off), x-chunk-pages (a multiple of 64 up to 1048576), x-deadline-ms (100 to 3600000), "
-    "x-keepalive-ms (1000 to 3600000), x-dirty-log (auto, get, clear or ring)";
+    "x-timeout-ms (0 for none), x-on-timeout (cancel or switch), x-throttle (\"auto\" or \"0\" to "
+    "\"99\"), x-keepalive-ms (1000 to 3600000), x-dirty-log (auto, get, clear or ring)";
 
 /* What a call changes, until all of it is known to be good. */
 struct parameters {
@@ -61,6 +63,10 @@ static bool set_number(struct parameters *parameters, const char *key, uint64_t 
         options->chunk_pages = (uint32_t)number;
         return number % 64 == 0 && number && number <= PRECOPY_MAX_CHUNK_PAGES;
     }
+    if (strcmp(key, "x-timeout-ms") == 0) {
+        options->timeout_ns = number * CLOCK_NS_PER_MS;
+        return number <= MAX_TIMEOUT_MS;
+    }
     if (strcmp(key, "multifd-channels") == 0) {
         options->streams = (unsigned)number;
         return number >= 1 && number <= WIRE_MAX_STREAMS;
@@ -85,6 +91,8 @@ static const struct choice zerocopies[] = {{"off", CHANNEL_ZEROCOPY_OFF},
                                            {"auto", CHANNEL_ZEROCOPY_AUTO},
                                            {NULL, 0}};
 
+static const struct choice on_timeouts[] = {
+    {"cancel", CONVERGE_ON_TIMEOUT_CANCEL}, {"switch", CONVERGE_ON_TIMEOUT_SWITCH}, {NULL, 0}};
 static const struct choice zero_pages[] = {
     {"first", BINDING_ZERO_FIRST}, {"all", BINDING_ZERO_ALL}, {"off", BINDING_ZERO_OFF}, {NULL, 0}};
 
@@ -148,6 +156,15 @@ static int set(struct parameters *parameters, const char *key, const json_t *val
         parameters->zero_pages = (enum binding_zero_pages)chosen;
         return rc;
     }
+    if (strcmp(key, "x-on-timeout") == 0) {
+        rc = choose(on_timeouts, key, value, &chosen, err);
+        parameters->options.on_timeout = (enum converge_on_timeout)chosen;
+        return rc;
+    }
+    if (strcmp(key, "x-throttle") == 0)
+        return converge_throttle_parse(json_string_value(value) ? json_string_value(value)
+                                                                : "nothing",
+                                       &parameters->options.throttle, err);
     if (strcmp(key, "x-zero-copy") == 0) {
         rc = choose(zerocopies, key, value, &chosen, err);
         parameters->options.zerocopy = (enum channel_zerocopy)chosen;
@@ -191,19 +208,26 @@ json_t *qmp_query_migrate_parameters(struct server *server, json_t *arguments, s
     const struct migration *migration = &server->migration;
     const struct precopy_options *options = &migration->options;
 
+    char throttle[8];
+
     (void)arguments;
     (void)err;
-    return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:s, s:I, s:s, s:s}", "downtime-limit",
-        (json_int_t)(options->downtime_limit_ns / CLOCK_NS_PER_MS), "x-downtime-limit-ns",
-        (json_int_t)options->downtime_limit_ns, "max-bandwidth", (json_int_t)options->max_bandwidth,
-        "x-chunk-pages", (json_int_t)options->chunk_pages, "x-deadline-ms",
-        (json_int_t)(migration->link.deadline_ns / CLOCK_NS_PER_MS), "x-keepalive-ms",
-        (json_int_t)(migration->link.keepalive_ns / CLOCK_NS_PER_MS), "x-dirty-log",
-        migration->dirty_log_chosen ? dirty_log_backend_name(migration->dirty_log) : "auto",
-        "multifd-channels", (json_int_t)options->streams, "multifd-compression",
-        choice_name(compressions, (int)options->compress), "multifd-zstd-level",
-        (json_int_t)options->compress_level, "x-zero-copy",
-        choice_name(zerocopies, (int)options->zerocopy), "x-zero-pages",
-        choice_name(zero_pages, (int)migration->zero_pages));
+    (void)snprintf(throttle, sizeof(throttle), "%u", options->throttle);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:s, s:I, s:s, s:s, s:I, s:s, s:s}",
+                     "downtime-limit", (json_int_t)(options->downtime_limit_ns / CLOCK_NS_PER_MS),
+                     "x-downtime-limit-ns", (json_int_t)options->downtime_limit_ns, "max-bandwidth",
+                     (json_int_t)options->max_bandwidth, "x-chunk-pages",
+                     (json_int_t)options->chunk_pages, "x-deadline-ms",
+                     (json_int_t)(migration->link.deadline_ns / CLOCK_NS_PER_MS), "x-keepalive-ms",
+                     (json_int_t)(migration->link.keepalive_ns / CLOCK_NS_PER_MS), "x-dirty-log",
+                     migration->dirty_log_chosen ? dirty_log_backend_name(migration->dirty_log)
+                                                 : "auto",
+                     "multifd-channels", (json_int_t)options->streams, "multifd-compression",
+                     choice_name(compressions, (int)options->compress), "multifd-zstd-level",
+                     (json_int_t)options->compress_level, "x-zero-copy",
+                     choice_name(zerocopies, (int)options->zerocopy), "x-zero-pages",
+                     choice_name(zero_pages, (int)migration->zero_pages), "x-timeout-ms",
+                     (json_int_t)(options->timeout_ns / CLOCK_NS_PER_MS), "x-on-timeout",
+                     choice_name(on_timeouts, (int)options->on_timeout), "x-throttle",
+                     options->throttle == CONVERGE_THROTTLE_AUTO ? "auto" : throttle);
 }

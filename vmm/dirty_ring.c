@@ -22,6 +22,7 @@ _Static_assert(sizeof(struct kvm_dirty_gfn) == DIRTY_RING_ENTRY_BYTES, "an entry
 struct ring {
     struct kvm_dirty_gfn *entries; /* shared with the kernel */
     uint32_t next;                 /* index of the first entry not harvested yet; wraps */
+    uint64_t harvested;            /* atomic: entries so far */
 };
 
 struct dirty_rings {
@@ -182,6 +183,7 @@ static uint64_t harvest_ring(struct dirty_rings *rings, struct ring *ring)
     }
     if (found == rings->nentries)
         rings->overrun = true;
+    (void)__atomic_fetch_add(&ring->harvested, found, __ATOMIC_RELAXED);
     return found;
 }
 
@@ -325,4 +327,9 @@ uint64_t dirty_rings_take(struct dirty_rings *rings, unsigned region, uint64_t *
 uint64_t dirty_rings_full_exits(const struct dirty_rings *rings)
 {
     return __atomic_load_n(&rings->full_exits, __ATOMIC_RELAXED);
+}
+
+uint64_t dirty_rings_harvested(const struct dirty_rings *rings, unsigned cpu)
+{
+    return __atomic_load_n(&rings->ring[cpu].harvested, __ATOMIC_RELAXED);
 }

@@ -65,6 +65,9 @@ int dirty_rings_harvest(struct dirty_rings *rings, uint64_t *found, uint64_t *re
 uint64_t dirty_rings_take(struct dirty_rings *rings, unsigned region, uint64_t **words,
                           bool replace);
 
+/* Entries of this vCPU's ring that were harvested so far: what it dirtied, repeats counted. */
+uint64_t dirty_rings_harvested(const struct dirty_rings *rings, unsigned cpu);
+
 /* KVM_EXIT_DIRTY_RING_FULL so far, all vCPUs. */
 uint64_t dirty_rings_full_exits(const struct dirty_rings *rings);
 

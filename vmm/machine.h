@@ -83,6 +83,11 @@ int machine_pause(struct machine *machine, struct error *err);
 int machine_resume(struct machine *machine, struct error *err);     /* paused -> running */
 int machine_mark_moved(struct machine *machine, struct error *err); /* paused -> moved */
 
+/* Takes percent (at most VCPU_THROTTLE_MAX_PERCENT) of the time from the vCPU that dirtied most
+ * since the last call, and from the others in proportion where a dirty ring tells what each did;
+ * else from all alike. 0: full speed. One thread at a time. */
+int machine_throttle(struct machine *machine, unsigned percent, struct error *err);
+
 /* Frees VM and RAM of a moved machine, keeps what messages need. Pointers into RAM die. */
 void machine_release(struct machine *machine);
 

@@ -26,7 +26,8 @@ struct machine {
     bool has_memory, has_vcpus, has_serial, has_probe;
 
     struct memory memory;
-    struct dirty_rings *rings; /* NULL: the dirty log is a bitmap */
+    struct dirty_rings *rings;          /* NULL: the dirty log is a bitmap */
+    uint64_t dirtied[MACHINE_MAX_CPUS]; /* entries of each ring at the last machine_throttle() */
     struct bus bus;
     struct vcpu_set vcpus;
     struct serial serial;

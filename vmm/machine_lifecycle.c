@@ -11,6 +11,7 @@
 
 #include "vmm/loader.h"
 #include "vmm/machine_internal.h"
+#include "vmm/vcpu_throttle.h"
 #include "vmm/x86/reset.h"
 
 static const char *state_name(enum machine_state state)
@@ -170,6 +171,24 @@ int machine_resume(struct machine *machine, struct error *err)
         (void)KVM_IOCTL(machine->vcpus.vcpu[i].fd, KVM_KVMCLOCK_CTRL, NULL, NULL);
     vcpu_set_run(&machine->vcpus);
     return 0;
+}
+
+int machine_throttle(struct machine *machine, unsigned percent, struct error *err)
+{
+    unsigned each[MACHINE_MAX_CPUS];
+    uint64_t did[MACHINE_MAX_CPUS] = {0};
+    uint64_t most = 0;
+
+    for (unsigned i = 0; machine->rings && i < machine->vcpus.ncpus; i++) {
+        uint64_t now = dirty_rings_harvested(machine->rings, i);
+
+        did[i] = now - machine->dirtied[i];
+        machine->dirtied[i] = now;
+        most = did[i] > most ? did[i] : most;
+    }
+    for (unsigned i = 0; i < machine->vcpus.ncpus; i++)
+        each[i] = most ? (unsigned)((double)percent * (double)did[i] / (double)most) : percent;
+    return vcpu_throttle_set(&machine->vcpus, each, err);
 }
 
 int machine_restored(struct machine *machine, struct error *err)

@@ -10,7 +10,11 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "vmm/base/clock.h"
+#include "vmm/vcpu_throttle.h"
 
 #define KICK_SIGNAL SIGUSR1
 
@@ -53,6 +57,18 @@ static void run_until_kicked(struct vcpu *vcpu)
     }
 }
 
+/* Waits, parked, for a change or the end of the rest; false once that has come. */
+static bool rests(struct vcpu *vcpu)
+{
+    struct timespec until = {.tv_sec = (time_t)(vcpu->rest_until_ns / CLOCK_NS_PER_SEC),
+                             .tv_nsec = (long)(vcpu->rest_until_ns % CLOCK_NS_PER_SEC)};
+
+    if (vcpu->rest_until_ns <= clock_now_ns())
+        return false;
+    (void)pthread_cond_timedwait(&vcpu->set->changed, &vcpu->set->lock, &until);
+    return true;
+}
+
 static void *vcpu_thread(void *argument)
 {
     struct vcpu *vcpu = argument;
@@ -64,6 +80,9 @@ static void *vcpu_thread(void *argument)
             pthread_cond_wait(&set->changed, &set->lock);
             continue;
         }
+        if (set->may_run && rests(vcpu))
+            continue;
+        vcpu_throttle_begin_slice(vcpu, clock_now_ns());
         vcpu->parked = false;
         set_immediate_exit(vcpu, !set->may_run);
         pthread_mutex_unlock(&set->lock);
@@ -71,6 +90,7 @@ static void *vcpu_thread(void *argument)
         pthread_mutex_lock(&set->lock);
         vcpu->trial = set->trial;
         vcpu->parked = true;
+        vcpu_throttle_rest(vcpu, clock_now_ns());
         pthread_cond_broadcast(&set->changed);
     }
     pthread_mutex_unlock(&set->lock);
@@ -86,14 +106,18 @@ static bool all_parked(const struct vcpu_set *set)
     return true;
 }
 
+void vcpu_kick(struct vcpu *vcpu)
+{
+    set_immediate_exit(vcpu, true);
+    pthread_kill(vcpu->thread, KICK_SIGNAL);
+}
+
 static void request_park(struct vcpu_set *set)
 {
     set->may_run = false;
     for (unsigned i = 0; i < set->ncpus; i++) {
-        if (set->vcpu[i].parked)
-            continue;
-        set_immediate_exit(&set->vcpu[i], true);
-        pthread_kill(set->vcpu[i].thread, KICK_SIGNAL);
+        if (!set->vcpu[i].parked)
+            vcpu_kick(&set->vcpu[i]);
     }
 }
 
@@ -173,11 +197,16 @@ int vcpu_set_open(struct vcpu_set *set, const struct kvm *kvm, int vm_fd, unsign
                   struct error *err)
 {
     struct sigaction action = {.sa_handler = on_kick}; /* no SA_RESTART: KVM_RUN must return */
+    pthread_condattr_t monotonic;
     int ret = 0;
 
     memset(set, 0, sizeof(*set));
     pthread_mutex_init(&set->lock, NULL);
-    pthread_cond_init(&set->changed, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&set->changed, &monotonic);
+    pthread_cond_init(&set->throttle_changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     set->bus = bus;
     set->rings = rings;
     set->events = *events;
@@ -202,6 +231,9 @@ int vcpu_set_open(struct vcpu_set *set, const struct kvm *kvm, int vm_fd, unsign
 
 void vcpu_set_close(struct vcpu_set *set)
 {
+    static const unsigned full_speed[MACHINE_MAX_CPUS];
+
+    (void)vcpu_throttle_set(set, full_speed, NULL);
     pthread_mutex_lock(&set->lock);
     request_park(set);
     set->quit = true;
@@ -217,6 +249,7 @@ void vcpu_set_close(struct vcpu_set *set)
         if (vcpu->fd >= 0)
             close(vcpu->fd);
     }
+    pthread_cond_destroy(&set->throttle_changed);
     pthread_cond_destroy(&set->changed);
     pthread_mutex_destroy(&set->lock);
 }

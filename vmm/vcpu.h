@@ -43,6 +43,10 @@ struct vcpu {
     bool parked;    /* set's lock */
     unsigned stuck; /* its thread's: ring-full exits in a row without an entry */
     unsigned trial; /* set's lock: the last trial entry that was made */
+    /* vcpu_throttle.c, set's lock: */
+    unsigned throttle;      /* percent of time taken from it */
+    uint64_t slice_end_ns;  /* while it runs; 0: it is not slowed */
+    uint64_t rest_until_ns; /* while it rests, parked; 0: it does not */
 };
 
 /* Owned by the caller; does not move while open. */
@@ -57,6 +61,10 @@ struct vcpu_set {
     bool may_run; /* lock */
     bool quit;    /* lock */
     unsigned trial;
+    bool throttled; /* lock */
+    bool has_throttle_thread;
+    pthread_t throttle_thread;
+    pthread_cond_t throttle_changed;
     struct vcpu vcpu[MACHINE_MAX_CPUS];
 };
 
@@ -68,6 +76,9 @@ int vcpu_set_open(struct vcpu_set *set, const struct kvm *kvm, int vm_fd, unsign
                   struct error *err);
 /* Parks, ends and joins all threads, closes the vCPUs. */
 void vcpu_set_close(struct vcpu_set *set);
+
+/* Under the lock: makes a vCPU that is not parked leave KVM_RUN and park. */
+void vcpu_kick(struct vcpu *vcpu);
 
 /* All vCPUs may run. */
 void vcpu_set_run(struct vcpu_set *set);

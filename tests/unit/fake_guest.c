@@ -194,6 +194,18 @@ static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_rou
     return 0;
 }
 
+static int throttle(void *opaque, unsigned percent, struct error *err)
+{
+    struct fake_guest *guest = opaque;
+
+    (void)err;
+    assert(percent < 100);
+    guest->throttle = percent;
+    if (percent > guest->most_throttle)
+        guest->most_throttle = percent;
+    return 0;
+}
+
 static int pause_guest(void *opaque, bool last, bool *was_running, struct error *err)
 {
     struct fake_guest *guest = opaque;
@@ -201,6 +213,7 @@ static int pause_guest(void *opaque, bool last, bool *was_running, struct error 
     if (guest->fault == FAKE_FAIL_PAUSE && last)
         return error_set(err, ESHUTDOWN, "the guest ended");
     (void)pthread_mutex_lock(&guest->store);
+    assert(!last || guest->throttle == 0); /* nobody slows a guest that is about to move */
     *was_running = guest->running;
     guest->running = false;
     guest->pauses++;
@@ -258,6 +271,7 @@ struct migrate_source fake_guest_source(struct fake_guest *guest)
                                                   .log_start = log_start,
                                                   .sync = sync_log,
                                                   .claim = claim,
+                                                  .throttle = throttle,
                                                   .alive = alive,
                                                   .pause = pause_guest,
                                                   .save = save,

@@ -38,6 +38,7 @@ struct fake_guest {
     /* What the engine did, for the tests to look at. */
     bool logging, moved, created, discarded, ran, ran_running;
     unsigned pauses, resumes, syncs;
+    unsigned throttle, most_throttle;
     char state[64];
 };
 

@@ -281,6 +281,66 @@ static void test_bandwidth_limit_counts_every_byte(void **state)
     pair_free(&pair);
 }
 
+/* In the middle of the first round, which would take over a second. */
+static void test_timeout_cancels(void **state)
+{
+    struct pair pair;
+
+    (void)state;
+    pair_init(&pair);
+    pair.options.max_bandwidth = 8ull * 1024 * 1024; /* 12 MiB to go */
+    pair.options.timeout_ns = 200 * CLOCK_NS_PER_MS;
+    assert_int_equal(pair_migrate(&pair), PRECOPY_FAILED);
+    assert_int_equal(pair.receiver.outcome, RECEIVE_DISCARDED);
+    assert_non_null(strstr(pair.err.text, "in round 0: "));
+    assert_non_null(strstr(pair.err.text, "timeout"));
+    assert_non_null(strstr(pair.receiver.err.text, "timeout"));
+    assert_true(pair.guest.running && !pair.guest.moved);
+    pair_free(&pair);
+}
+
+/* A guest that never fits the limit moves all the same. */
+static void test_timeout_switches(void **state)
+{
+    struct pair pair;
+
+    (void)state;
+    pair_init(&pair);
+    pair.options.max_bandwidth = 24ull * 1024 * 1024;
+    pair.options.downtime_limit_ns = 1;
+    pair.options.timeout_ns = CLOCK_NS_PER_MS;
+    pair.options.on_timeout = CONVERGE_ON_TIMEOUT_SWITCH;
+    fake_guest_run(&pair.guest, 3);
+    assert_int_equal(pair_migrate(&pair), PRECOPY_COMPLETED);
+    assert_true(fake_guest_equal(&pair.guest, &pair.receiver.guest));
+    pair_free(&pair);
+}
+
+/* Slowed while it is copied, at full speed again however that ends; fake_guest asserts that nobody
+ * slows it in the last pause. */
+static void test_throttle_ends(void **state)
+{
+    (void)state;
+    for (unsigned way = 0; way < 3; way++) {
+        struct pair pair;
+
+        pair_init(&pair);
+        pair.options.throttle = 40;
+        pair.options.max_bandwidth = 24ull * 1024 * 1024;
+        pair.options.downtime_limit_ns = 1;
+        pair.options.timeout_ns = 3 * CLOCK_NS_PER_SEC / 2;
+        pair.options.on_timeout =
+            way == 0 ? CONVERGE_ON_TIMEOUT_SWITCH : CONVERGE_ON_TIMEOUT_CANCEL;
+        if (way == 2)
+            pair.guest.fault = FAKE_FAIL_PAUSE;
+        fake_guest_run(&pair.guest, 3);
+        assert_int_equal(pair_migrate(&pair), way == 0 ? PRECOPY_COMPLETED : PRECOPY_FAILED);
+        assert_int_equal(pair.guest.most_throttle, 40);
+        assert_int_equal(pair.guest.throttle, 0);
+        pair_free(&pair);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +352,9 @@ int main(void)
         cmocka_unit_test(test_failures_leave_the_guest),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_guest_ends_in_a_long_round),
+        cmocka_unit_test(test_timeout_cancels),
+        cmocka_unit_test(test_timeout_switches),
+        cmocka_unit_test(test_throttle_ends),
         cmocka_unit_test(test_bandwidth_limit_counts_every_byte),
     };
 
