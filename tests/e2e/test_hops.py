@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
 """A guest that verifies itself is migrated while it runs, back and forth, and finds no fault.
-Usage: test_hops.py [--dirty-log=KIND] MEMORY CPUS HOPS [PARAMETERS…]; KIND as for `run` and `receive`.
+Usage: test_hops.py [--dirty-log=KIND] [--streams=N] [--compress=KIND] MEMORY CPUS HOPS [PARAMETERS…]; the first as for
+`run` and `receive`, the others as for `migrate`.
 """
 import sys
 
 from harness import Control, check, finish, main, migrate_well, receive, run, times
 
-options = []
-if sys.argv[1].startswith("--dirty-log="):
-    options = [sys.argv.pop(1)]
+options, ways = [], []
+while sys.argv[1].startswith("--"):
+    option = sys.argv.pop(1)
+    (options if option.startswith("--dirty-log=") else ways).append(option)
 memory, cpus, hops = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 workload = " ".join(sys.argv[4:]) or "memcheck"
 
@@ -18,7 +20,7 @@ def test_hops():
     downtimes = []
     for hop in range(times(hops)):
         there, there_control, uri = receive(options=options)
-        result = migrate_well(control, uri)
+        result = migrate_well(control, uri, *ways)
         downtimes.append(result["downtime_ns"])
         old = Control(control)
         old.command("quit")

@@ -116,7 +116,7 @@ def test_deadline_of_both():
     took = time.monotonic() - begin
     check(code == 1 and 1.5 < took < 9, f"{code} after {took} s: {result} {err}")
     target.expect_exit(1)
-    check(b"silent" in target.err, f"{target.err}")
+    check(b"silent for 2.0 s" in target.err, f"not the deadline that was set: {target.err}")
     relay = Relay(receive()[2], lambda name, number: HANG if (name, number) == ("ACCEPT", 0) else PASS)
     begin = time.monotonic()
     code, result, err = migrate(control, relay.uri, "--deadline", "1s")
