@@ -90,6 +90,15 @@ static void end_round(struct precopy *p, uint64_t begin_ns)
     progress_end(p->progress);
 }
 
+int precopy_sync(struct precopy *p, uint64_t *pending_pages, struct error *err)
+{
+    uint64_t begin = clock_now_ns();
+    int rc = p->source->ops->sync(p->source->opaque, pending_pages, err);
+
+    progress_took(p->progress, &p->progress->view.sync_ns, begin);
+    return rc;
+}
+
 int precopy_run_round(struct precopy *p, uint64_t pending_pages, bool last, struct error *err)
 {
     uint64_t begin = begin_round(p, pending_pages);
@@ -207,7 +216,6 @@ static void explain_timeout(const struct precopy *p, struct error *err)
 
 static int copy_rounds(struct precopy *p, struct error *err)
 {
-    const struct migrate_source *source = p->source;
     uint64_t pending = total_pages(p);
     bool go_on = true;
 
@@ -219,7 +227,7 @@ static int copy_rounds(struct precopy *p, struct error *err)
         if (rc == -ETIMEDOUT)
             explain_timeout(p, err);
         if (!rc)
-            rc = source->ops->sync(source->opaque, &pending, err);
+            rc = precopy_sync(p, &pending, err);
         if (!rc && (p->round == 0 || p->fixed_ns > p->options->downtime_limit_ns / 2))
             rc = measure_fixed_cost(p, err);
         if (!rc)

@@ -31,6 +31,9 @@ struct precopy {
     bool was_running; /* valid while paused */
 };
 
+/* The source's sync, timed. */
+int precopy_sync(struct precopy *p, uint64_t *pending_pages, struct error *err);
+
 /* One round with its statistics. All but the last are acknowledged: nothing of them is left in a
  * socket buffer where it would delay the last one. */
 int precopy_run_round(struct precopy *p, uint64_t pending_pages, bool last, struct error *err);

@@ -25,6 +25,7 @@ int precopy_copier_init(struct precopy_copier *copier, const struct precopy_opti
     size_t words = bitmap_words(options->chunk_pages);
     struct streams_options streams = precopy_streams_options(options);
 
+    streams.progress = copier->progress;
     copier->chunk_pages = options->chunk_pages;
     copier->data = calloc(words, sizeof(uint64_t));
     copier->zero = calloc(words, sizeof(uint64_t));
@@ -226,8 +227,10 @@ static int visit_pages(struct precopy_copier *copier, const struct migrate_chunk
                        uint32_t round, struct round_totals *totals, struct error *err)
 {
     const struct migrate_source *source = copier->source;
+    uint64_t begin = clock_now_ns();
     int rc = source->ops->claim(source->opaque, chunk, round == 0, copier->data, copier->zero, err);
 
+    progress_took(copier->progress, &copier->progress->view.claim_ns, begin);
     if (!rc)
         rc = add_runs(copier, chunk, copier->zero, WIRE_KIND_ZERO, round, &totals->zero_pages, err);
     if (!rc)

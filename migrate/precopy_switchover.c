@@ -33,7 +33,7 @@ static int send_last_round_and_state(struct precopy *p, struct error *err)
     /* Saving may write guest memory: it comes before the last sync. */
     rc = source->ops->save(source->opaque, &state, &state_bytes, err);
     if (!rc)
-        rc = source->ops->sync(source->opaque, &pending, err);
+        rc = precopy_sync(p, &pending, err);
     if (!rc)
         rc = precopy_run_round(p, pending, true, err);
     if (!rc) {

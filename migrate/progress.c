@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "vmm/base/clock.h"
+
 void progress_init(struct progress *progress)
 {
     memset(&progress->view, 0, sizeof(progress->view));
@@ -34,7 +36,22 @@ void progress_end(struct progress *progress)
 
 void progress_set_phase(struct progress *progress, enum progress_phase phase)
 {
-    progress_begin(progress)->phase = phase;
+    uint64_t now = clock_now_ns();
+    struct progress_view *view = progress_begin(progress);
+
+    if (view->phase_since_ns)
+        view->phase_ns[view->phase] += now - view->phase_since_ns;
+    view->phase_since_ns = now;
+    view->phase = phase;
+    progress_end(progress);
+}
+
+void progress_took(struct progress *progress, struct histogram *histogram, uint64_t begin_ns)
+{
+    uint64_t ns = clock_now_ns() - begin_ns;
+
+    (void)progress_begin(progress);
+    histogram_add(histogram, ns);
     progress_end(progress);
 }
 

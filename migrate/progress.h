@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "migrate/channel.h"
+#include "migrate/histogram.h"
 
 #define PROGRESS_MAX_ROUNDS  64
 #define PROGRESS_MAX_STREAMS 16
@@ -37,8 +38,10 @@ struct progress_round {
 /* A consistent copy of the counters; times are CLOCK_MONOTONIC nanoseconds. */
 struct progress_view {
     enum progress_phase phase;
-    uint64_t total_bytes;     /* guest RAM */
-    uint64_t sent_bytes;      /* over the link, all records */
+    uint64_t phase_since_ns;
+    uint64_t phase_ns[PROGRESS_DONE + 1]; /* spent in each that is over */
+    uint64_t total_bytes;                 /* guest RAM */
+    uint64_t sent_bytes;                  /* over the link, all records */
     uint64_t remaining_bytes; /* of the round that is under way, then what the last sync found */
     uint64_t nrounds;         /* rounds begun; 0 before the first */
     uint64_t bandwidth;       /* bytes/s, recent */
@@ -58,6 +61,9 @@ struct progress_view {
     uint64_t packed_bytes;                       /* of sent_bytes: compressed payload */
     uint64_t zerocopy_bytes;                     /* sent from the pages themselves, or so asked */
     enum channel_zerocopy zerocopy;              /* what was asked for, or became of it */
+    /* Of the source's calls and sends: fetching the log; claiming a chunk, which re-protects and
+     * classifies it; sending a batch. */
+    struct histogram sync_ns, claim_ns, send_ns;
     /* The last PROGRESS_MAX_ROUNDS rounds: round r is at r % PROGRESS_MAX_ROUNDS. */
     struct progress_round rounds[PROGRESS_MAX_ROUNDS];
 };
@@ -75,6 +81,8 @@ void progress_get(struct progress *progress, struct progress_view *view);
 struct progress_view *progress_begin(struct progress *progress);
 void progress_end(struct progress *progress);
 void progress_set_phase(struct progress *progress, enum progress_phase phase);
+/* The time from begin_ns to now, into one of the view's histograms. */
+void progress_took(struct progress *progress, struct histogram *histogram, uint64_t begin_ns);
 /* "before hello", "in round 3", "after the state was sent" …: for messages. */
 const char *progress_phase_name(enum progress_phase phase);
 

@@ -58,6 +58,8 @@ static void pack(struct stream *stream, struct batch *batch, struct wire_header 
 static int send_batch(struct stream *stream, struct batch *batch, struct wire_header *header,
                       struct error *err)
 {
+    struct progress *progress = stream->set->progress;
+    uint64_t begin = clock_now_ns();
     int rc;
 
     batch_finish(batch, header);
@@ -65,6 +67,7 @@ static int send_batch(struct stream *stream, struct batch *batch, struct wire_he
     rc = header->codec
              ? record_send_vectors(stream->link, header, batch->vectors, batch->nvectors, err)
              : record_send_pages(stream->link, header, batch->vectors, batch->nvectors, err);
+    progress_took(progress, &progress->view.send_ns, begin);
     batch_reset(batch);
     return rc;
 }
@@ -138,6 +141,7 @@ int streams_open(struct streams *streams, struct record_link *first,
     (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&streams->changed, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
+    streams->progress = options->progress;
     streams->max_bytes = streams->batch_bytes = options->max_batch_bytes;
     streams->count = 1;
     streams->stream[0] = (struct stream){.set = streams, .link = first};

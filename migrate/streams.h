@@ -44,6 +44,7 @@ struct stream {
 struct streams {
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    struct progress *progress;
     unsigned count;
     struct stream stream[WIRE_MAX_STREAMS];
     struct stream *filling; /* begun, not submitted */
@@ -61,6 +62,7 @@ struct streams_options {
     int level;
     enum channel_zerocopy zerocopy;
     uint64_t max_batch_bytes;
+    struct progress *progress; /* borrowed */
 };
 
 /* `first` is borrowed. streams_close() also after a failure. */

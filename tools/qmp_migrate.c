@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tools/json_text.h"
+#include "tools/migration_figures.h"
 #include "vmm/base/clock.h"
 
 json_t *qmp_migrate(struct server *server, json_t *arguments, struct error *err)
@@ -137,39 +138,6 @@ static uint64_t since(uint64_t begin, uint64_t end)
     return begin && end > begin ? end - begin : 0;
 }
 
-/* What was asked for, or what became of it. */
-static const char *zerocopy_name(enum channel_zerocopy zerocopy)
-{
-    switch (zerocopy) {
-    case CHANNEL_ZEROCOPY_OFF:
-        return "off";
-    case CHANNEL_ZEROCOPY_ON:
-        return "on";
-    case CHANNEL_ZEROCOPY_AUTO:
-        return "auto";
-    case CHANNEL_ZEROCOPY_COPIED:
-        return "copied";
-    case CHANNEL_ZEROCOPY_UNSUPPORTED:
-        return "unsupported";
-    }
-    return "unknown";
-}
-
-/* Valid once the migration has ended. */
-static void add_streams(json_t *own, const struct progress_view *view)
-{
-    json_t *bytes = json_array();
-
-    for (unsigned i = 0; i < view->streams; i++)
-        (void)json_array_append_new(bytes, json_integer((json_int_t)view->stream_bytes[i]));
-    (void)json_object_set_new(own, "stream_bytes", bytes);
-    (void)json_object_set_new(own, "compressed_bytes",
-                              json_integer((json_int_t)view->packed_bytes));
-    (void)json_object_set_new(own, "zero_copy", json_string(zerocopy_name(view->zerocopy)));
-    (void)json_object_set_new(own, "zero_copy_bytes",
-                              json_integer((json_int_t)view->zerocopy_bytes));
-}
-
 static json_t *own_json(const struct migration *migration, const struct progress_view *view)
 {
     uint64_t end = end_of(view);
@@ -245,7 +213,7 @@ json_t *qmp_query_migrate(struct server *server, json_t *arguments, struct error
         (json_int_t)(since(view.started_ns, view.rounds_started_ns) / CLOCK_NS_PER_MS), "ram",
         ram_json(&view), "x-pageferry", own_json(migration, &view));
     if (migration->state == MIGRATION_ENDED && view.streams)
-        add_streams(json_object_get(reply, "x-pageferry"), &view);
+        migration_figures(json_object_get(reply, "x-pageferry"), &view);
     if (migration->state == MIGRATION_ENDED && migration->binding.recorder.path)
         (void)json_object_set_new(json_object_get(reply, "x-pageferry"), "recording",
                                   recording_json(&migration->binding.recorder));
