@@ -70,6 +70,7 @@ static uint64_t begin_round(struct precopy *p, uint64_t pending_pages)
     view->remaining_bytes = pending_pages * MIGRATE_PAGE_BYTES;
     memset(&view->rounds[p->round % PROGRESS_MAX_ROUNDS], 0, sizeof(view->rounds[0]));
     progress_end(p->progress);
+    progress_notify(p->progress);
     return clock_now_ns();
 }
 

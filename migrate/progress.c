@@ -2,11 +2,13 @@
 #include "migrate/progress.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "vmm/base/clock.h"
 
 void progress_init(struct progress *progress)
 {
+    progress->notify_fd = -1;
     memset(&progress->view, 0, sizeof(progress->view));
     (void)pthread_mutex_init(&progress->lock, NULL);
 }
@@ -44,6 +46,16 @@ void progress_set_phase(struct progress *progress, enum progress_phase phase)
     view->phase_since_ns = now;
     view->phase = phase;
     progress_end(progress);
+    progress_notify(progress);
+}
+
+void progress_notify(struct progress *progress)
+{
+    uint64_t one = 1;
+
+    /* An eventfd far from its limit: cannot fail. */
+    if (progress->notify_fd >= 0)
+        (void)!write(progress->notify_fd, &one, sizeof(one));
 }
 
 void progress_took(struct progress *progress, struct histogram *histogram, uint64_t begin_ns)

@@ -70,10 +70,14 @@ struct progress_view {
 
 struct progress {
     pthread_mutex_t lock;
+    int notify_fd; /* an eventfd that tells of each new phase and round, or -1 */
     struct progress_view view;
 };
 
+/* notify_fd becomes -1; whoever wants to be told sets it before the migration begins. */
 void progress_init(struct progress *progress);
+/* A round has begun. */
+void progress_notify(struct progress *progress);
 void progress_destroy(struct progress *progress);
 /* Copies the counters. Any thread. */
 void progress_get(struct progress *progress, struct progress_view *view);

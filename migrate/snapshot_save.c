@@ -95,6 +95,7 @@ static int run_round(struct saver *s, uint64_t pending, struct error *err)
     view->remaining_bytes = pending * MIGRATE_PAGE_BYTES;
     memset(&view->rounds[s->round % PROGRESS_MAX_ROUNDS], 0, sizeof(view->rounds[0]));
     progress_end(s->progress);
+    progress_notify(s->progress);
     rc = saver_copy_round(s, err);
     ns = clock_now_ns() - begin;
     bytes = s->pages.written_bytes - before;

@@ -26,7 +26,9 @@ int migration_init(struct migration *migration, struct vm_host *host, struct err
     progress_init(&migration->progress);
     migration->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     migration->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (migration->cancel_fd < 0 || migration->done_fd < 0)
+    migration->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    migration->progress.notify_fd = migration->event_fd;
+    if (migration->event_fd < 0 || migration->cancel_fd < 0 || migration->done_fd < 0)
         return error_set(err, errno, "eventfd: %s", strerror(errno));
     return doubt_init(&migration->doubt, err);
 }
@@ -338,6 +340,7 @@ void migration_destroy(struct migration *migration)
     binding_recorder_free(&migration->binding.recorder);
     (void)close(migration->cancel_fd);
     (void)close(migration->done_fd);
+    (void)close(migration->event_fd);
     progress_destroy(&migration->progress);
 }
 

@@ -42,6 +42,7 @@ struct migration {
     int given_fd;     /* fd: scheme: the stream, handed over at start; else -1 */
     int cancel_fd;    /* eventfd, written by cancel */
     bool interrupted; /* atomic; set with it */
+    int event_fd;     /* eventfd, written at each new phase and round */
     int done_fd;      /* eventfd, written by the thread's end */
     bool cancel_asked;
     pthread_t thread;

@@ -44,9 +44,9 @@ json_t *qmp_migrate(struct server *server, json_t *arguments, struct error *err)
         request.given_fd = control_take_fd(&server->control, uri + 3);
     if (migration_start(&server->migration, &request, err))
         return NULL;
+    server->events = (struct migration_events){.passes = 0};
     if (!request.check_only) {
         control_event(&server->control, "MIGRATION", json_pack("{s:s}", "status", "setup"));
-        control_event(&server->control, "MIGRATION", json_pack("{s:s}", "status", "active"));
     }
     return json_object();
 }

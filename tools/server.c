@@ -62,12 +62,27 @@ static void announce_outcome(struct server *server, bool ending)
                             "x-query-migrate", details));
 }
 
+static void on_migration_event(void *opaque, uint32_t events)
+{
+    struct server *server = opaque;
+    struct progress_view view;
+    uint64_t count;
+
+    (void)events;
+    (void)!read(server->migration.event_fd, &count, sizeof(count));
+    if (server->migration.running_options.check_only)
+        return; /* nothing moves */
+    progress_get(&server->migration.progress, &view);
+    migration_events_tell(&server->events, &view, &server->control);
+}
+
 static void on_migration_done(void *opaque, uint32_t events)
 {
     struct server *server = opaque;
 
     (void)events;
     migration_collect(&server->migration);
+    on_migration_event(server, 0); /* first all that came before the end */
     announce_outcome(server, false);
     if (server->migration.outcome == PRECOPY_COMPLETED) {
         if (!migration_is_snapshot(&server->migration))
@@ -117,6 +132,9 @@ int server_init(struct server *server, const struct server_options *options, str
         rc = migration_init(&server->migration, &server->host, err);
     if (!rc &&
         loop_add(&server->loop, server->migration.done_fd, EPOLLIN, on_migration_done, server))
+        rc = error_set(err, ENOSPC, "the control loop takes no more descriptors");
+    if (!rc &&
+        loop_add(&server->loop, server->migration.event_fd, EPOLLIN, on_migration_event, server))
         rc = error_set(err, ENOSPC, "the control loop takes no more descriptors");
     if (!rc &&
         loop_add(&server->loop, server->migration.doubt.heard_fd, EPOLLIN, on_doubt_heard, server))

@@ -12,6 +12,7 @@
 #include "tools/control.h"
 #include "tools/loop.h"
 #include "tools/migration.h"
+#include "tools/migration_events.h"
 #include "tools/vm_host.h"
 
 enum server_exit {
@@ -31,6 +32,7 @@ struct server {
     struct console console;
     struct control control;
     struct migration migration;
+    struct migration_events events;
     int signal_fd;
     int exit_code;
     bool guest_ended; /* reported */

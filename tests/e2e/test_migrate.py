@@ -180,7 +180,9 @@ def test_events():
     migrate_well(control, uri)
     here.status()
     states = [e["data"]["status"] for e in here.events if e["event"] == "MIGRATION"]
-    check(states and states[-1] == "completed" and "active" in states, f"events {here.events}")
+    check(states == ["setup", "active", "device", "completed"], f"events {here.events}")
+    passes = [e["data"]["pass"] for e in here.events if e["event"] == "MIGRATION_PASS"]
+    check(passes == list(range(1, len(passes) + 1)) and len(passes) >= 2, f"passes {passes}")
     finish(target)
 
 

@@ -116,6 +116,13 @@ def test_arguments():
             ("x-resolve", {"owner": "nobody"}), ("x-resolve", {"owner": "source"}), ("x-resolve", {"force": True}),
             ("migrate-set-parameters", {"x-chunk-pages": 65}), ("migrate-set-parameters", {"x-chunk-pages": 1 << 21}),
             ("migrate-set-parameters", {"downtime-limit": 7, "x-chunk-pages": 0}),
+            ("migrate-set-parameters", {"multifd-channels": 17}),
+            ("migrate-set-parameters", {"multifd-channels": 0}),
+            ("migrate-set-parameters", {"multifd-compression": "gzip"}),
+            ("migrate-set-parameters", {"multifd-zstd-level": 20}),
+            ("migrate-set-parameters", {"x-zero-copy": 1}),
+            ("migrate-set-parameters", {"x-throttle": "100"}),
+            ("migrate-set-parameters", {"x-on-timeout": "wait"}),
             ("migrate-set-parameters", {"downtime-limit": 2000001})):
         check(here.refused(name, **arguments), f"{name} {arguments} is refused without a line")
         check(here.status() == "running", f"{name} {arguments} changed the state")
@@ -124,7 +131,9 @@ def test_arguments():
                                               "x-deadline-ms": 3000})
     check(here.command("query-migrate-parameters") ==
           {"downtime-limit": 3, "x-downtime-limit-ns": 3000000, "max-bandwidth": 0, "x-chunk-pages": 640,
-           "x-deadline-ms": 3000, "x-keepalive-ms": 5000, "x-dirty-log": "get"}, "query-migrate-parameters")
+           "x-deadline-ms": 3000, "x-keepalive-ms": 5000, "x-dirty-log": "get", "multifd-channels": 1,
+           "multifd-compression": "none", "multifd-zstd-level": 1, "x-zero-copy": "auto", "x-zero-pages": "first",
+           "x-timeout-ms": 0, "x-on-timeout": "cancel", "x-throttle": "0"}, "query-migrate-parameters")
     names = {c["name"] for c in here.command("query-commands")}
     for name in names - {"quit", "migrate", "getfd", "closefd", "x-resolve"}:
         here.command(name)
