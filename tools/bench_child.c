@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,31 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define POLL_MS 100
+
+/* A signal may come while nobody waits, so that EINTR is not enough. */
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+void bench_catch_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action = {.sa_handler = on_signal};
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        (void)sigaction(numbers[i], &action, NULL);
+}
+
+bool bench_interrupted(void)
+{
+    return interrupted != 0;
+}
 
 void bench_die_with(pid_t parent)
 {
@@ -53,12 +79,20 @@ void bench_child_kill(struct bench_child *child)
 
 int bench_child_finish(struct bench_child *child, void *result, struct error *err)
 {
-    ssize_t got = read(child->fd, result, child->result_bytes);
-    int code = got < 0 ? errno : 0;
+    struct pollfd told = {.fd = child->fd, .events = POLLIN};
+    ssize_t got = -1;
+    int code = EINTR;
+
+    while (!interrupted && poll(&told, 1, POLL_MS) <= 0)
+        ;
+    if (!interrupted) {
+        got = read(child->fd, result, child->result_bytes);
+        code = got < 0 ? errno : 0;
+    }
 
     bench_child_kill(child); /* it has nothing more to do */
     if (code)
-        return error_set(err, code, "a process of the bench: %s", strerror(code));
+        return error_set(err, code, "%s", code == EINTR ? "interrupted" : strerror(code));
     if (got != (ssize_t)child->result_bytes)
         return error_set(err, ECHILD, "a process of the bench ended before its time");
     return 0;

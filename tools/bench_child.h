@@ -6,6 +6,7 @@
 #define TOOLS_BENCH_CHILD_H
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -33,6 +34,11 @@ int bench_child_start(struct bench_child *child, bench_child_main *main, void *o
  * bench is to end. The process is gone in every case. */
 int bench_child_finish(struct bench_child *child, void *result, struct error *err);
 void bench_child_kill(struct bench_child *child);
+
+/* From now on Ctrl-C and its like end nothing by themselves: whoever waits asks whether one came,
+ * and returns -EINTR. */
+void bench_catch_signals(void);
+bool bench_interrupted(void);
 
 /* Called first in every process of a bench: it ends with the process `parent`. */
 void bench_die_with(pid_t parent);

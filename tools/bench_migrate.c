@@ -2,11 +2,11 @@
 #include "tools/bench_migrate.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/bench_child.h"
 #include "tools/bench_migrate_report.h"
 #include "tools/bench_progress.h"
 #include "tools/commands.h"
@@ -85,21 +85,6 @@ static int report(const struct bench_migrate_config *config, const struct bench_
     return rc;
 }
 
-/* Nothing to do: waits end with EINTR, and the bench with them, once it has cleaned up. */
-static void on_signal(int number)
-{
-    (void)number;
-}
-
-static void catch_signals(void)
-{
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = on_signal};
-
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        (void)sigaction(numbers[i], &action, NULL);
-}
-
 int bench_migrate(int argc, char **argv)
 {
     struct bench_migrate_config config;
@@ -110,7 +95,7 @@ int bench_migrate(int argc, char **argv)
 
     if (parsed != OPTIONS_GO)
         return (int)parsed;
-    catch_signals();
+    bench_catch_signals();
     rows = calloc(config.repeat, sizeof(*rows));
     rc = rows ? measure(&config, rows, &err) : error_set(&err, ENOMEM, "no memory for the results");
     if (!rc && report(&config, rows))

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "tools/bench_child.h"
 #include "tools/bench_migrate.h"
 #include "tools/bench_observer.h"
 #include "tools/bench_pair.h"
@@ -34,7 +35,8 @@ struct watch {
 /* One look, after a glance's time. */
 static int glance(struct watch *watch, struct error *err)
 {
-    if (nanosleep(&(struct timespec){.tv_nsec = GLANCE_NS}, NULL) && errno == EINTR)
+    (void)nanosleep(&(struct timespec){.tv_nsec = GLANCE_NS}, NULL);
+    if (bench_interrupted())
         return error_set(err, EINTR, "interrupted");
     bench_observer_look(&watch->observer, clock_now_ns());
     return 0;

@@ -130,7 +130,8 @@ static int await_uri(struct bench_pair *pair, struct error *err)
         }
         if (clock_now_ns() > until)
             return error_set(err, ETIMEDOUT, "the receiver does not listen");
-        if (nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL) && errno == EINTR)
+        (void)nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+        if (bench_interrupted())
             return error_set(err, EINTR, "interrupted");
     }
 }

@@ -48,7 +48,7 @@ def write(name, data):
 
 def test_help():
     for words in ([], ["run"], ["receive"], ["migrate"], ["inspect"], ["ctl"], ["info"], ["selftest"], ["bench"],
-                  ["bench", "dirty-log"], ["bench", "bitmap"]):
+                  ["bench", "dirty-log"], ["bench", "bitmap"], ["bench", "migrate"]):
         for flag in ("--help", "-h"):
             code, out, err = call(*words, flag)
             check(code == 0 and not err, f"{words} {flag}: {code} {err}")

@@ -9,7 +9,7 @@ from harness import BINARY, check, finish, main, migrate_well, path, receive, ru
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 COMMANDS = ("run", "receive", "migrate", "inspect", "ctl", "info", "selftest")
-BENCHES = ("bitmap", "dirty-log")
+BENCHES = ("bitmap", "dirty-log", "migrate")
 
 
 def page(command):

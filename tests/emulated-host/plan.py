@@ -16,7 +16,7 @@ PYTHON = os.path.realpath(sys.executable)
 DIRTY_TRACKING = r"kvm\.test_dirty_log.*|kvm\.test_machine|e2e\.memcheck_short"
 # Two kernels answer these alike, unless KVM breaks: what concerns peers, processes and the command line, not the guest.
 # (And the full selftest, whose parts are kvm tests.) Each runs on one of them, so that both take about as long.
-ON_6_12 = r"e2e\.(bench|framebuffer|kill|record|resolve|selftest|snapshot)"
+ON_6_12 = r"e2e\.(bench|bench_migrate|framebuffer|kill|record|resolve|selftest|snapshot)"
 ON_6_1 = r"e2e\.(bad_peers|cli|control|qmp)"
 EVERYTHING = os.environ.get("PAGEFERRY_EMULATED_FULL")
 
@@ -35,6 +35,7 @@ VARIANTS = {
 
 NOT_INSIDE = {
     "e2e.bench_bitmap": "needs no KVM: it runs outside everywhere",
+    "e2e.bench_engine": "needs no KVM: it runs outside everywhere",
     "e2e.docs": "needs man and no KVM: what it says of the documents is the same everywhere",
     "e2e.plot": "needs no KVM: it runs outside everywhere",
     "e2e.guest_qemu": "needs QEMU, which tests the guest and not pageferry",
