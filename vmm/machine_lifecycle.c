@@ -182,7 +182,8 @@ int machine_throttle(struct machine *machine, unsigned percent, struct error *er
     for (unsigned i = 0; machine->rings && i < machine->vcpus.ncpus; i++) {
         uint64_t now = dirty_rings_harvested(machine->rings, i);
 
-        did[i] = now - machine->dirtied[i];
+        /* What it would have done at full speed: else whoever was slowed would look innocent. */
+        did[i] = (now - machine->dirtied[i]) * 100 / (100 - machine->vcpus.vcpu[i].throttle);
         machine->dirtied[i] = now;
         most = did[i] > most ? did[i] : most;
     }
