@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 INSIDE = os.path.join(HERE, "inside")
 # Modules of Python that nothing names: getaddrinfo() looks up its codec only when it is called.
 LATE_MODULES = ("encodings.idna", "encodings.utf_8", "encodings.latin_1", "encodings.ascii")
-MODULES = ("irqbypass", "kvm", "kvm-amd")
+MODULES = ("irqbypass", "kvm", "kvm-amd", "veth", "sch_tbf", "sch_netem")
 
 
 class Image:

@@ -20,7 +20,7 @@ BOOT_LIMIT_S = 120
 GRACE_S = 30
 HOST_DIED = 1
 # What the tests call that Debian's busybox lacks.
-TOOLS = ("pgrep", "zstd")
+TOOLS = ("ip", "pgrep", "tc", "zstd")
 
 
 class Suite:
