@@ -16,6 +16,7 @@ from relay import HANG, PASS, Relay
 
 SOURCE, TARGET = "pageferry-a", "pageferry-b"
 ADDRESSES = {SOURCE: "10.99.0.1", TARGET: "10.99.0.2"}
+LINK = "link0"
 WORKLOAD = "memcheck set=8M"
 CLONE_NEWNET = 0x40000000
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -31,9 +32,9 @@ def ip(*words, fails=False):
 
 def shape(*words):
     """What the source's end of the link does to packets."""
-    subprocess.run(["tc", "-n", SOURCE, "qdisc", "del", "dev", "link", "root"], capture_output=True, check=False)
+    subprocess.run(["tc", "-n", SOURCE, "qdisc", "del", "dev", LINK, "root"], capture_output=True, check=False)
     if words:
-        done = subprocess.run(["tc", "-n", SOURCE, "qdisc", "add", "dev", "link", "root", *words], capture_output=True,
+        done = subprocess.run(["tc", "-n", SOURCE, "qdisc", "add", "dev", LINK, "root", *words], capture_output=True,
                               text=True, check=False)
         check(done.returncode == 0, f"tc {words}: {done.stderr}")
 
@@ -57,9 +58,9 @@ def build_hosts():
     for name in ADDRESSES:
         ip("netns", "add", name)
         ip("-n", name, "link", "set", "lo", "up")
-    ip("link", "add", "link", "netns", SOURCE, "type", "veth", "peer", "name", "link", "netns", TARGET)
+    ip("link", "add", "name", LINK, "netns", SOURCE, "type", "veth", "peer", "name", LINK, "netns", TARGET)
     for name, address in ADDRESSES.items():
-        ip("-n", name, "address", "add", f"{address}/24", "dev", "link")
+        ip("-n", name, "address", "add", f"{address}/24", "dev", LINK)
     link("up")
 
 
@@ -70,7 +71,7 @@ def tear_hosts_down():
 
 def link(state):
     for name in ADDRESSES:
-        ip("-n", name, "link", "set", "link", state)
+        ip("-n", name, "link", "set", LINK, state)
 
 
 def far_receiver(*options):
