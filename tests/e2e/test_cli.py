@@ -180,6 +180,11 @@ def test_bad_usage_of_the_others():
         refused(2, "--downtime-limit", "migrate", "--control", dead, "--downtime-limit", value, "tcp:1")
     for value in ("fast", "10MB", "9223372036854775808"):
         refused(2, "--max-bandwidth", "migrate", "--control", dead, "--max-bandwidth", value, "tcp:1")
+    for option, values in (("--streams", ("0", "17", "many")), ("--compress", ("gzip", "zstd:", "zstd:20", "lz4:1", "")),
+                           ("--zero-copy", ("yes", "")), ("--zero-pages", ("last", "f")), ("--on-timeout", ("wait", "")),
+                           ("--throttle", ("100", "-1", "most")), ("--timeout", ("soon",))):
+        for value in values:
+            refused(2, "", "migrate", "--control", dead, option, value, "tcp:1")
     refused(2, "--control", "ctl", "status")
     refused(2, "--control", "ctl", "--control", dead)
     refused(1, "dead", "ctl", "--control", dead, "status")

@@ -265,8 +265,37 @@ def test_source_ends_meanwhile():
         target.expect_exit(1)
 
 
+def test_a_guest_that_never_fits():
+    """Given up at the timeout, then switched over at it; slowed meanwhile, which its own clock tells."""
+    source, control = run("memcheck set=16M")
+    target, _, uri = receive()
+    never = ("--downtime-limit", "1ns", "--max-bandwidth", "64M", "--throttle", "50")
+    code, result, err = migrate(control, uri, *never, "--timeout", "2s")
+    check(code == 1 and "timeout of 2.00 s" in err, f"exit {code}: {result} {err}")
+    check(Control(control).status() == "running", "the guest does not run on")
+    check(b"throttle 50%" in source.err, f"no word of the throttle: {source.err}")
+    target.expect_exit(1)
+    target, there, uri = receive()
+    result = migrate_well(control, uri, *never, "--timeout", "1ms", "--on-timeout", "switch")
+    check(result["rounds"][-1]["round"] >= 2 and result["throttle_percent"] == 0, f"{result}")
+    check(Control(there).status() == "running", "the guest does not run there")
+    finish(target)
+
+
+def test_streams_refused():
+    """Where there is but one way; and nothing happens to the guest."""
+    _, control = run("idle")
+    code, _, err = migrate(control, "exec:cat", "--streams", "2")
+    check(code != 0 and "one stream" in err, f"exit {code}: {err}")
+    target, _, uri = receive(f"unix:{path('streams.sock')}")
+    result = migrate_well(control, uri, "--streams", "3", "--compress", "lz4", "--zero-copy", "off", "--zero-pages", "all")
+    check(len(result["stream_bytes"]) == 3 and result["zero_copy"] == "off", f"{result}")
+    finish(target)
+
+
 if __name__ == "__main__":
     main(test_tcp, test_unix, test_ipv6, test_exec_and_stdio, test_exec_survives_the_terminal, test_exec_leaves_nothing_behind, test_fd, test_paused_arrives_paused,
-         test_check_sends_no_page, test_check_says_what_would_refuse, test_nothing_is_left, test_events, test_bandwidth_limit, test_cancel, test_cancel_at_once,
+         test_check_sends_no_page, test_check_says_what_would_refuse, test_nothing_is_left, test_events, test_bandwidth_limit,
+         test_a_guest_that_never_fits, test_streams_refused, test_cancel, test_cancel_at_once,
          test_guest_ends_meanwhile,
          test_source_ends_meanwhile)
