@@ -145,7 +145,8 @@ static int set_throttle(struct precopy *p, unsigned percent, struct error *err)
 {
     int rc;
 
-    if (percent == p->throttle)
+    /* The same again is not nothing: which vCPU is slowed how much may have to change. */
+    if (percent == 0 && p->throttle == 0)
         return 0;
     rc = p->source->ops->throttle(p->source->opaque, percent, err);
     if (rc)

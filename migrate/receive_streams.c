@@ -259,6 +259,8 @@ int receive_streams_join(struct receive_streams *streams, const struct migrate_l
         bool joined = false;
 
         rc = links->next(links->opaque, &channel, err);
+        if (rc == -ECONNRESET) /* the source has said why, if it could */
+            record_collect_error(streams->stream[0]->link, err);
         if (!rc)
             rc = welcome(streams, channel, session, &joined, err);
         streams->count += joined;

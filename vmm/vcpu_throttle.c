@@ -100,9 +100,15 @@ int vcpu_throttle_set(struct vcpu_set *set, const unsigned *percent, struct erro
         return 0;
     }
     pthread_mutex_lock(&set->lock);
-    for (unsigned i = 0; i < set->ncpus; i++)
-        set->vcpu[i].throttle =
+    for (unsigned i = 0; i < set->ncpus; i++) {
+        struct vcpu *vcpu = &set->vcpu[i];
+
+        vcpu->throttle =
             percent[i] < VCPU_THROTTLE_MAX_PERCENT ? percent[i] : VCPU_THROTTLE_MAX_PERCENT;
+        if (!vcpu->throttle)
+            vcpu->rest_until_ns = vcpu->slice_end_ns = 0;
+    }
+    pthread_cond_broadcast(&set->changed); /* those that rested and need not any more */
     set->throttled = true;
     pthread_mutex_unlock(&set->lock);
     if (set->has_throttle_thread)
