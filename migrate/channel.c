@@ -242,7 +242,7 @@ uint64_t channel_sent_bytes(const struct channel *channel)
 
 uint64_t channel_received_bytes(const struct channel *channel)
 {
-    return channel->received;
+    return __atomic_load_n(&channel->received, __ATOMIC_RELAXED);
 }
 
 void channel_forget_cancel(struct channel *channel)

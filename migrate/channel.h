@@ -80,7 +80,7 @@ void channel_unbound(struct channel *channel, uint64_t outer);
 
 uint64_t channel_deadline_ns(const struct channel *channel);
 
-/* Bytes moved so far: the offset that errors name. */
+/* Bytes moved so far: the offset that errors name. Received bytes: any thread. */
 uint64_t channel_sent_bytes(const struct channel *channel);
 uint64_t channel_received_bytes(const struct channel *channel);
 

@@ -209,8 +209,8 @@ static enum channel_direction without_zerocopy(struct channel *channel, int code
 
 static void account(struct channel *channel, enum channel_direction direction, uint64_t bytes)
 {
-    if (direction == CHANNEL_RECEIVE)
-        channel->received += bytes;
+    if (direction == CHANNEL_RECEIVE) /* other streams' threads look at it */
+        (void)__atomic_fetch_add(&channel->received, bytes, __ATOMIC_RELAXED);
     else
         channel->sent += bytes;
     if (direction == CHANNEL_SEND_ZEROCOPY)

@@ -82,7 +82,7 @@ int precopy_join_streams(struct precopy *p, struct error *err)
         if (!rc)
             rc = exchange_hello(link, &hello, &peer, err);
         if (rc) {
-            error_prefix(err, "stream %u:", (unsigned)hello.stream_index);
+            error_prefix(err, "stream %u", (unsigned)hello.stream_index);
             return rc;
         }
     }

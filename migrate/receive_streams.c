@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vmm/base/clock.h"
 #include "vmm/base/log.h"
 
 static void lock(struct receive_streams *streams)
@@ -114,6 +115,55 @@ static int take_record(struct receive_stream *stream, uint32_t round, struct err
     }
 }
 
+static uint64_t received_by_all(const struct receive_streams *streams)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < streams->count; i++)
+        bytes += channel_received_bytes(streams->stream[i]->link->channel);
+    return bytes;
+}
+
+/* Somebody else's failure ends this stream too. */
+static int others_failed(struct receive_stream *stream, struct error *err)
+{
+    struct receive_streams *streams = stream->set;
+    int rc;
+
+    lock(streams);
+    rc = streams->rc;
+    if (rc)
+        *err = streams->err;
+    unlock(streams);
+    return rc;
+}
+
+/* A stream that got its share early has nothing to say until the others got theirs: as long as any
+ * of them moves, the source is alive. */
+static int wait_record(struct receive_stream *stream, struct error *err)
+{
+    struct channel *channel = stream->link->channel;
+    uint64_t deadline_ns = channel_deadline_ns(channel);
+    uint64_t before = received_by_all(stream->set);
+
+    for (;;) {
+        uint64_t now;
+        int rc = others_failed(stream, err);
+
+        if (!rc)
+            rc = channel_wait_readable(channel, deadline_ns, err);
+        if (rc)
+            return rc < 0 ? rc : 0;
+        now = received_by_all(stream->set);
+        if (now == before)
+            return error_set(err, ETIMEDOUT,
+                             "the peer has been silent for %.1f s while receiving at byte %" PRIu64,
+                             (double)deadline_ns / (double)CLOCK_NS_PER_SEC,
+                             channel_received_bytes(channel));
+        before = now;
+    }
+}
+
 /* Until this stream has ended the last round. */
 static int copy(struct receive_stream *stream, struct error *err)
 {
@@ -124,7 +174,9 @@ static int copy(struct receive_stream *stream, struct error *err)
         uint64_t offset = channel_received_bytes(stream->link->channel);
         uint64_t data = stream->scratch.data_pages, zero = stream->scratch.zero_pages;
 
-        rc = record_receive(stream->link, &stream->record, err);
+        rc = wait_record(stream, err);
+        if (!rc)
+            rc = record_receive(stream->link, &stream->record, err);
         if (rc)
             break;
         rc = take_record(stream, round, err);
@@ -146,7 +198,7 @@ static void tell_failure(struct receive_stream *stream, int rc, struct error *er
 {
     struct receive_streams *streams = stream->set;
 
-    error_prefix(err, "stream %u:", stream->index);
+    error_prefix(err, "stream %u", stream->index);
     lock(streams);
     if (rc == -ECONNRESET && !streams->lost_rc) {
         streams->lost_rc = rc;
@@ -252,6 +304,8 @@ static int welcome(struct receive_streams *streams, struct channel *channel,
 int receive_streams_join(struct receive_streams *streams, const struct migrate_links *links,
                          const struct wire_hello *session, struct error *err)
 {
+    uint64_t deadline_ns = channel_deadline_ns(links->first);
+    uint64_t since_ns = clock_now_ns();
     int rc = 0;
 
     while (!rc && streams->count < session->stream_count) {
@@ -264,6 +318,13 @@ int receive_streams_join(struct receive_streams *streams, const struct migrate_l
         if (!rc)
             rc = welcome(streams, channel, session, &joined, err);
         streams->count += joined;
+        /* Strangers that are turned away must not keep the wait alive. */
+        if (joined)
+            since_ns = clock_now_ns();
+        else if (!rc && clock_now_ns() - since_ns > deadline_ns)
+            rc = error_set(err, ETIMEDOUT,
+                           "the source did not connect all its streams within %.1f s",
+                           (double)deadline_ns / (double)CLOCK_NS_PER_SEC);
     }
     return rc;
 }

@@ -84,7 +84,7 @@ static void account(struct stream *stream, const struct wire_header *header, int
     if (rc && !streams->rc) {
         streams->rc = rc;
         if (streams->count > 1)
-            error_prefix(err, "stream %u:", stream->index);
+            error_prefix(err, "stream %u", stream->index);
         streams->err = *err;
     }
     (void)pthread_cond_broadcast(&streams->changed);
