@@ -204,7 +204,7 @@ static void explain_timeout(const struct precopy *p, struct error *err)
     struct progress_view view;
     char left[16], rate[16], after[16], limit[16];
 
-    if (!converge_must_give_up(&p->policy, clock_now_ns() - p->rounds_begin_ns))
+    if (!p->copier.streams.late)
         return;
     progress_get(p->progress, &view);
     (void)error_set(err, ETIMEDOUT,
@@ -248,6 +248,7 @@ static int migrate_guest(struct precopy *p, struct error *err)
     const struct migrate_source *source = p->source;
     int rc = precopy_copier_init(&p->copier, p->options, &p->link, err);
 
+    progress_set_phase(p->progress, PROGRESS_JOIN);
     if (!rc)
         rc = precopy_join_streams(p, err);
     if (!rc)

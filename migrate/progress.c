@@ -76,6 +76,8 @@ const char *progress_phase_name(enum progress_phase phase)
         return "at hello";
     case PROGRESS_MACHINE:
         return "while the destination built the machine";
+    case PROGRESS_JOIN:
+        return "before the first round";
     case PROGRESS_ROUNDS:
         return "while copying memory";
     case PROGRESS_PAUSE:

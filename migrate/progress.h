@@ -19,6 +19,7 @@ enum progress_phase {
     PROGRESS_CONNECT, /* no byte exchanged yet */
     PROGRESS_HELLO,   /* versions, session */
     PROGRESS_MACHINE, /* the destination builds or refuses the machine */
+    PROGRESS_JOIN,    /* the other streams, the dirty log, what is populated */
     PROGRESS_ROUNDS,  /* pre-copy, the guest runs */
     PROGRESS_PAUSE,   /* stopping the guest */
     PROGRESS_FINAL,   /* last pages */

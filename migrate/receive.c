@@ -228,6 +228,8 @@ enum receive_outcome receive_run(const struct migrate_sink *sink, const struct m
         goto out;
     }
     if (!rc)
+        progress_set_phase(progress, PROGRESS_JOIN);
+    if (!rc)
         rc = receive_streams_open(&r->streams, &r->link, progress, err);
     if (!rc)
         rc = receive_streams_join(&r->streams, links, &r->hello, err);

@@ -305,7 +305,7 @@ static enum precopy_outcome settle_failure(struct saver *s, int code, struct err
     else if (view.phase == PROGRESS_STATE)
         error_prefix(err, "while finishing the file");
     else if (view.phase < PROGRESS_ROUNDS)
-        error_prefix(err, "before the first round");
+        error_prefix(err, "%s", progress_phase_name(PROGRESS_JOIN));
     else
         error_prefix(err, "%s", progress_phase_name(view.phase));
     return PRECOPY_FAILED;

@@ -238,8 +238,9 @@ static int failed(const struct streams *streams, struct error *err)
     return streams->rc;
 }
 
-static int time_is_over(struct error *err)
+static int time_is_over(struct streams *streams, struct error *err)
 {
+    streams->late = true;
     return error_set(err, ETIMEDOUT, "the timeout is over");
 }
 
@@ -276,7 +277,7 @@ int streams_batch(struct streams *streams, bool first_only, struct batch **out, 
         (*out)->max_bytes = streams->batch_bytes;
     }
     unlock(streams);
-    return !rc && !streams->filling ? time_is_over(err) : rc;
+    return !rc && !streams->filling ? time_is_over(streams, err) : rc;
 }
 
 int streams_submit(struct streams *streams, uint16_t type, uint32_t round, struct error *err)
@@ -316,7 +317,7 @@ int streams_drain(struct streams *streams, struct error *err)
     rc = failed(streams, err);
     unlock(streams);
     if (!rc && !in_time)
-        return time_is_over(err);
+        return time_is_over(streams, err);
     for (unsigned i = 0; !rc && i < streams->count; i++)
         rc = channel_settle(streams->stream[i].link->channel, err);
     return rc;

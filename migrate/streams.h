@@ -51,6 +51,7 @@ struct streams {
     uint64_t max_bytes;     /* of a batch, whatever the round */
     uint64_t batch_bytes;   /* of a batch in this round */
     uint64_t until_ns;      /* waiting ends here with -ETIMEDOUT; 0: never */
+    bool late;              /* it did: nobody else was silent */
     bool at_once;           /* one stream, nothing to overlap: the engine's thread sends itself */
     bool stop;
     int rc; /* of the first stream that failed */

@@ -99,9 +99,9 @@ static int connect_next(void *opaque, struct channel **out, struct error *err)
     return rc ? rc : channel_open(out, fd, fd, &options, err);
 }
 
-static bool can_connect_more(const struct migration *migration)
+static bool can_connect_more(const struct uri *uri)
 {
-    return migration->uri.kind == URI_TCP || migration->uri.kind == URI_UNIX;
+    return uri->kind == URI_TCP || uri->kind == URI_UNIX;
 }
 
 bool migration_is_snapshot(const struct migration *migration)
@@ -122,7 +122,7 @@ static enum precopy_outcome save_snapshot(struct migration *migration,
 static enum precopy_outcome attempt(struct migration *migration, struct error *err)
 {
     struct channel_options options = channel_options(migration);
-    struct migrate_links links = {.next = can_connect_more(migration) ? connect_next : NULL,
+    struct migrate_links links = {.next = can_connect_more(&migration->uri) ? connect_next : NULL,
                                   .opaque = migration};
     struct migrate_source source = binding_source_ops(&migration->binding);
     enum precopy_outcome outcome = PRECOPY_FAILED;
@@ -234,30 +234,43 @@ static int bind_source(struct migration *migration, const char *record_path, str
     return 0;
 }
 
-int migration_start(struct migration *migration, const struct migration_request *request,
-                    struct error *err)
+/* Before anything of the last attempt is forgotten. */
+static int check_request(const struct migration *migration, const struct migration_request *request,
+                         struct uri *uri, struct error *err)
 {
     int rc = may_start(migration, request->check_only, err);
 
     if (!rc)
-        rc = uri_parse(request->uri, &migration->uri, err);
-    if (!rc && migration->uri.kind == URI_FD && request->given_fd < 0)
-        rc = error_set(err, EBADF, "no descriptor named '%.100s' was passed with getfd",
-                       migration->uri.rest);
-    if (!rc && migration->options.streams > 1 && !can_connect_more(migration))
-        rc = error_set(err, EINVAL, "%u streams need a tcp: or unix: address: use one stream",
-                       migration->options.streams);
-    if (!rc && migration->uri.kind == URI_FILE && request->check_only)
-        rc = error_set(err, EINVAL, "a file takes any guest: there is nothing to check");
-    if (!rc && migration->uri.kind != URI_FILE && request->stop)
-        rc = error_set(err, EINVAL, "only a snapshot, file:PATH, can leave the guest stopped");
-    if (!rc && request->check_only && request->record_path)
-        rc = error_set(err, EINVAL, "a mere check has no dirty pages to record");
+        rc = uri_parse(request->uri, uri, err);
+    if (rc)
+        return rc;
+    if (uri->kind == URI_FD && request->given_fd < 0)
+        return error_set(err, EBADF, "no descriptor named '%.100s' was passed with getfd",
+                         uri->rest);
+    if (migration->options.streams > 1 && !can_connect_more(uri))
+        return error_set(err, EINVAL, "%u streams need a tcp: or unix: address: use one stream",
+                         migration->options.streams);
+    if (uri->kind == URI_FILE && request->check_only)
+        return error_set(err, EINVAL, "a file takes any guest: there is nothing to check");
+    if (uri->kind != URI_FILE && request->stop)
+        return error_set(err, EINVAL, "only a snapshot, file:PATH, can leave the guest stopped");
+    if (request->check_only && request->record_path)
+        return error_set(err, EINVAL, "a mere check has no dirty pages to record");
+    return 0;
+}
+
+int migration_start(struct migration *migration, const struct migration_request *request,
+                    struct error *err)
+{
+    struct uri uri;
+    int rc = check_request(migration, request, &uri, err);
+
     if (!rc)
         rc = bind_source(migration, request->record_path, err);
     if (rc)
         goto fail;
     (void)snprintf(migration->uri_text, sizeof(migration->uri_text), "%s", request->uri);
+    migration->uri = uri;
     migration->given_fd = request->given_fd;
     migration->running_options = migration->options;
     migration->running_options.doubt = &migration->doubt.of;

@@ -5,7 +5,8 @@
 static json_t *phases_json(const struct progress_view *view)
 {
     const uint64_t *ns = view->phase_ns;
-    uint64_t setup_ns = ns[PROGRESS_CONNECT] + ns[PROGRESS_HELLO] + ns[PROGRESS_MACHINE];
+    uint64_t setup_ns =
+        ns[PROGRESS_CONNECT] + ns[PROGRESS_HELLO] + ns[PROGRESS_MACHINE] + ns[PROGRESS_JOIN];
 
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "setup_ns", (json_int_t)setup_ns,
                      "rounds_ns", (json_int_t)ns[PROGRESS_ROUNDS], "pause_ns",

@@ -176,12 +176,17 @@ def test_a_thin_link():
     source.kill()
 
 
+def signalling(uri, process, number):
+    """A relay at the source that sends the process a signal at the end of the first round."""
+    with Host(SOURCE):
+        return Relay(uri, lambda name, round_number: process.popen.send_signal(number)
+                     if (name, round_number) == ("SYNC", 0) else PASS)
+
+
 def test_the_receiver_is_stopped():
     source, control = near_source()
     target, _, uri = far_receiver()
-    with Host(SOURCE):
-        relay = Relay(uri, lambda name, number: target.popen.send_signal(signal.SIGSTOP)
-                      if (name, number) == ("SYNC", 0) else PASS)
+    relay = signalling(uri, target, signal.SIGSTOP)
     code, result, err = migrate(control, relay.uri, "--deadline", PATIENCE)
     check(code == 1 and "silent" in err, f"exit {code}: {result} {err}")
     still_runs(control)
@@ -194,9 +199,7 @@ def test_the_receiver_is_stopped():
 def test_the_source_is_killed():
     source, control = near_source()
     target, _, uri = far_receiver()
-    with Host(SOURCE):
-        relay = Relay(uri, lambda name, number: source.popen.send_signal(signal.SIGKILL)
-                      if (name, number) == ("SYNC", 0) else PASS)
+    relay = signalling(uri, source, signal.SIGKILL)
     migrate(control, relay.uri)
     target.expect_exit(1)
     relay.close()
