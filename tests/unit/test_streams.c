@@ -3,9 +3,11 @@
  * Several streams at once: what arrives is what was there, whichever stream is slow, compressed or
  * cut. */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -74,6 +76,7 @@ struct bench {
     struct hop hop[MAX_STREAMS];
     pthread_t back[MAX_STREAMS];
     unsigned next_source, next_destination;
+    bool refuse; /* no stream but the first can be connected */
     struct precopy_options options;
     struct progress progress, receive_progress;
     struct error err, receive_err;
@@ -121,7 +124,8 @@ static int connect_next(void *opaque, struct channel **out, struct error *err)
 {
     struct bench *bench = opaque;
 
-    (void)err;
+    if (bench->refuse)
+        return error_set(err, ECONNREFUSED, "connection refused");
     *out = bench->source[bench->next_source];
     bench->source[bench->next_source++] = NULL;
     return 0;
@@ -130,8 +134,12 @@ static int connect_next(void *opaque, struct channel **out, struct error *err)
 static int accept_next(void *opaque, struct channel **out, struct error *err)
 {
     struct bench *bench = opaque;
+    struct pollfd first = {.fd = channel_fd(bench->destination[0]), .events = POLLIN};
 
-    (void)err;
+    if (bench->refuse) {
+        assert_int_equal(poll(&first, 1, 20000), 1);
+        return error_set(err, ECONNRESET, "the source went away");
+    }
     *out = bench->destination[bench->next_destination];
     bench->destination[bench->next_destination++] = NULL;
     return 0;
@@ -149,6 +157,14 @@ static void *receive_main(void *opaque)
     return NULL;
 }
 
+static void close_unused(struct bench *bench)
+{
+    while (bench->next_source < bench->options.streams)
+        channel_close(bench->source[bench->next_source++]);
+    while (bench->next_destination < bench->options.streams)
+        channel_close(bench->destination[bench->next_destination++]);
+}
+
 static enum precopy_outcome bench_migrate(struct bench *bench)
 {
     struct migrate_source source = fake_guest_source(&bench->guest);
@@ -164,6 +180,7 @@ static enum precopy_outcome bench_migrate(struct bench *bench)
     outcome = precopy_run(&source, &links, &bench->options, &bench->progress, &bench->err);
     channel_close(bench->source[0]);
     (void)pthread_join(receiver, NULL);
+    close_unused(bench); /* their hops wait for it */
     for (unsigned i = 0; i < bench->options.streams; i++) {
         (void)pthread_join(bench->hop[i].thread, NULL);
         (void)pthread_join(bench->back[i], NULL);
@@ -176,10 +193,7 @@ static enum precopy_outcome bench_migrate(struct bench *bench)
 
 static void bench_free(struct bench *bench)
 {
-    for (unsigned i = bench->next_source; i < bench->options.streams; i++)
-        channel_close(bench->source[i]);
-    for (unsigned i = bench->next_destination; i < bench->options.streams; i++)
-        channel_close(bench->destination[i]);
+    close_unused(bench);
     fake_guest_free(&bench->guest);
     fake_guest_free(&bench->arrived);
     progress_destroy(&bench->progress);
@@ -308,6 +322,22 @@ static void test_a_cut_stream(void **state)
     }
 }
 
+/* Both ends say why, and where. */
+static void test_a_stream_that_never_comes(void **state)
+{
+    struct bench bench;
+
+    (void)state;
+    bench_init(&bench, 2);
+    bench.refuse = true;
+    assert_int_equal(bench_migrate(&bench), PRECOPY_FAILED);
+    assert_int_equal(bench.received, RECEIVE_DISCARDED);
+    assert_non_null(strstr(bench.err.text, "before the first round: stream 1: connection refused"));
+    assert_non_null(strstr(bench.receive_err.text, "connection refused"));
+    assert_true(bench.guest.running && !bench.arrived.ran);
+    bench_free(&bench);
+}
+
 static void test_one_stream_only(void **state)
 {
     struct bench bench;
@@ -339,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_shares_are_even),
         cmocka_unit_test(test_compressed),
         cmocka_unit_test(test_a_cut_stream),
+        cmocka_unit_test(test_a_stream_that_never_comes),
         cmocka_unit_test(test_one_stream_only),
     };
 
