@@ -80,6 +80,9 @@ def far_receiver(*options):
 
 
 def near_source(append=WORKLOAD):
+    """With a link that is as it should be, whatever the last test left."""
+    link("up")
+    shape()
     with Host(SOURCE):
         return run(append)
 
