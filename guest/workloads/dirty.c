@@ -18,6 +18,7 @@ enum {
 };
 
 enum { PATTERN_SEQ, PATTERN_RANDOM, PATTERN_ZIPF };
+enum { FILL_NONE, FILL_UNIQUE, FILL_ALL };
 
 /* Any prime above the number of pages would do: spreads zipf's ranks over the set, one to one. */
 #define RANK_SPREAD 4294967291u
@@ -32,7 +33,7 @@ static const struct param params[] = {
     [DIRTY_OFFSET] = {.key = "offset", .type = PARAM_NUMBER, .value = 0, .max = UINT32_MAX},
     [DIRTY_WORDS] =
         {.key = "words", .type = PARAM_NUMBER, .value = 1, .min = 1, .max = CONTENT_WORDS},
-    [DIRTY_FILL] = {.key = "fill", .type = PARAM_CHOICE, .choices = "none|unique"},
+    [DIRTY_FILL] = {.key = "fill", .type = PARAM_CHOICE, .choices = "none|unique|all"},
     [DIRTY_WAIT] = {.key = "wait", .type = PARAM_CHOICE, .choices = "halt|spin"},
     {.key = NULL},
 };
@@ -46,15 +47,19 @@ static void prepare(struct run *run)
         worker_seed(&run->worker[cpu], value[DIRTY_SEED]);
 }
 
+/* The set, or all free RAM: then a migration has more to carry than what is written. */
 static void fill(struct run *run, struct worker *worker)
 {
+    struct page_set filled = run->set;
     uint64_t first, end;
 
-    if (!run->params.value[DIRTY_FILL])
+    if (run->params.value[DIRTY_FILL] == FILL_NONE)
         return;
-    worker_share(worker, run, run->set.npages, &first, &end);
+    if (run->params.value[DIRTY_FILL] == FILL_ALL)
+        page_set_choose(&filled, UINT64_MAX, 1, 0, false);
+    worker_share(worker, run, filled.npages, &first, &end);
     for (uint64_t i = first; i < end; i++) {
-        content_fill(page_set_gpa(&run->set, i), i);
+        content_fill(page_set_gpa(&filled, i), i);
         worker_beat(worker, 0);
     }
 }

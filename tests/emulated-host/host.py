@@ -8,7 +8,7 @@ host.py BUILD report VARIANT TEST  say how a test ended there
 host.py BUILD retries VARIANT      say which tests had to be tried again: exit 77 if any
 host.py BUILD shell VARIANT        a shell inside, with pageferry and the tests
 host.py BUILD exec VARIANT COMMAND run a command inside with a terminal, exit with its status; files that the command
-                                   names by absolute paths are copied in
+                                   names by absolute paths are copied in, Python scripts with their modules
 """
 import json
 import os
@@ -100,6 +100,12 @@ def write_list(build, output):
     return 0
 
 
+def is_python(path):
+    """Whether a script's first line asks for Python: then its modules go with it."""
+    with open(path, "rb") as file:
+        return re.match(rb"#!.*python3", file.readline()) is not None
+
+
 def interactive(build, variant, task, programs=()):
     """Does a task inside with this terminal as its console, and more programs; the status it wrote to its second
     serial port.
@@ -114,6 +120,8 @@ def interactive(build, variant, task, programs=()):
     if os.path.exists(os.path.join(build, "tests", "CTestTestfile.cmake")):
         suite.add_tests(made, build, plan.tests(build))
     for program in programs:
+        if is_python(program):
+            made.python(plan.PYTHON, [program])
         made.program(program)
     made.data("/inside/task", f"export PAGEFERRY={build}/tools/pageferry PATH=$PATH:{build}/tools\n{task}"
               "echo \"{\\\"event\\\": \\\"exit\\\", \\\"code\\\": $?}\" >/dev/ttyS1\n".encode())

@@ -13,12 +13,14 @@ QEMU = "qemu-system-x86_64"
 MEMORY_GIB = (7, 3, 1)
 # One thread of QEMU for both CPUs computes less in all than two that must agree, and what emulated CPUs get wrong when
 # they really run at once cannot happen; several hosts side by side use the other cores.
-ACCELERATOR = "tcg,thread=single"
+THREADS = os.environ.get("PAGEFERRY_EMULATED_THREADS", "single")
 # What costs an emulated CPU much and does not concern KVM's code: mitigations, pages cleared twice, a watch on the TSC.
 FASTER = "mitigations=off init_on_alloc=0 tsc=reliable"
 
 
 def memory():
+    if "PAGEFERRY_EMULATED_MEMORY" in os.environ:
+        return os.environ["PAGEFERRY_EMULATED_MEMORY"]
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return f"{next((gib for gib in MEMORY_GIB if gib << 30 < total), MEMORY_GIB[-1])}G"
 
@@ -37,7 +39,7 @@ def boot(cache, directory, variant, image, console=None):
     records = os.path.join(directory, "records")
     open(records, "w", encoding="ascii").close()
     first = f"file,id=console,path={console}" if console else "stdio,id=console,signal=on"
-    command = [QEMU, "-accel", ACCELERATOR, "-cpu", variant.cpu, "-smp", "2", "-m", memory(),
+    command = [QEMU, "-accel", f"tcg,thread={THREADS}", "-cpu", variant.cpu, "-smp", "2", "-m", memory(),
                "-nodefaults", "-no-user-config", "-display", "none", "-net", "none", "-no-reboot", "-chardev", first,
                "-serial", "chardev:console", "-serial", f"file:{records}", "-kernel", vmlinuz, "-initrd", initramfs,
                "-append", f"console=ttyS0 panic=-1 oops=panic quiet loglevel={5 if console else 1} "

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+"""A client of the control protocol that QEMU and pageferry share (QMP)."""
+import json
+import select
+import socket
+import time
+
+
+class Failure(Exception):
+    """One line for the user."""
+
+
+class Qmp:
+    def __init__(self, path, process, seconds):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.rest, self.events = b"", []
+        self.seconds = seconds
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                self.socket.connect(path)
+                break
+            except OSError:
+                if process.ended() or time.monotonic() > end:
+                    raise Failure(f"{process} gives no control socket: {process.last_words()}") from None
+                time.sleep(0.01)
+        self.process = process
+        self._next(lambda message: "QMP" in message)
+        self.command("qmp_capabilities")
+
+    def _read(self, seconds):
+        """What came, whole messages only; nothing after so many seconds."""
+        if not select.select([self.socket], [], [], seconds)[0]:
+            return []
+        data = self.socket.recv(65536)
+        if not data:
+            raise Failure(f"{self.process} ended: {self.process.last_words()}")
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        return [json.loads(line) for line in lines if line.strip()]
+
+    def _next(self, wanted):
+        end = time.monotonic() + self.seconds
+        while time.monotonic() < end:
+            messages = self._read(1)
+            self.events += [message for message in messages if "event" in message]
+            for message in messages:
+                if wanted(message):
+                    return message
+        raise Failure(f"{self.process} does not answer for {self.seconds} s")
+
+    def command(self, name, **arguments):
+        """Names of arguments have underscores for QMP's dashes."""
+        message = {"execute": name, "arguments": {key.replace("_", "-"): value for key, value in arguments.items()}}
+        self.socket.sendall(json.dumps(message).encode() + b"\n")
+        reply = self._next(lambda message: "return" in message or "error" in message)
+        if "error" in reply:
+            raise Failure(f"{self.process}: {name}: {reply['error'].get('desc')}")
+        return reply["return"]
+
+    def poll_events(self):
+        """Events since the last call, without waiting."""
+        self.events += [message for message in self._read(0) if "event" in message]
+        taken, self.events = self.events, []
+        return taken
+
+    def close(self):
+        self.socket.close()
