@@ -106,6 +106,13 @@ def is_python(path):
         return re.match(rb"#!.*python3", file.readline()) is not None
 
 
+# As for the tests: what hold_vms.py is there for.
+HOLD = f"""{plan.PYTHON} -B /inside/hold_vms.py >/run/held &
+tries=0
+until grep -q held /run/held || [ $((tries += 1)) -gt 100 ]; do sleep 0.1; done
+"""
+
+
 def interactive(build, variant, task, programs=()):
     """Does a task inside with this terminal as its console, and more programs; the status it wrote to its second
     serial port.
@@ -117,13 +124,15 @@ def interactive(build, variant, task, programs=()):
     made.program(os.path.join(build, "tools", "pageferry"))
     made.program("/bin/bash")
     made.file(os.path.join(TOP, "tools", "demo"))
+    hold = ""
     if os.path.exists(os.path.join(build, "tests", "CTestTestfile.cmake")):
         suite.add_tests(made, build, plan.tests(build))
+        hold = HOLD
     for program in programs:
         if is_python(program):
             made.python(plan.PYTHON, [program])
         made.program(program)
-    made.data("/inside/task", f"export PAGEFERRY={build}/tools/pageferry PATH=$PATH:{build}/tools\n{task}"
+    made.data("/inside/task", f"export PAGEFERRY={build}/tools/pageferry PATH=$PATH:{build}/tools\n{hold}{task}"
               "echo \"{\\\"event\\\": \\\"exit\\\", \\\"code\\\": $?}\" >/dev/ttyS1\n".encode())
     process, path = machine.boot(cache, directory, plan.VARIANTS[variant], made)
     process.wait()
