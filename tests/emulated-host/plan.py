@@ -17,7 +17,7 @@ DIRTY_TRACKING = r"kvm\.test_dirty_log.*|kvm\.test_machine|e2e\.memcheck_short"
 # Two kernels answer these alike, unless KVM breaks: what concerns peers, processes and the command line, not the guest.
 # (And the full selftest, whose parts are kvm tests.) Each runs on one of them, so that both take about as long.
 ON_6_12 = r"e2e\.(bench|bench_migrate|framebuffer|kill|network|record|resolve|selftest|snapshot)"
-ON_6_1 = r"e2e\.(bad_peers|cli|control|qmp)"
+ON_6_1 = r"e2e\.(bad_peers|cli|compare_qemu|control|qmp)"
 EVERYTHING = os.environ.get("PAGEFERRY_EMULATED_FULL")
 
 # An emulated CPU without AVX is faster; one host has it, so that its state is saved and restored there too.
@@ -36,6 +36,7 @@ VARIANTS = {
 NOT_INSIDE = {
     "e2e.bench_bitmap": "needs no KVM: it runs outside everywhere",
     "e2e.bench_engine": "needs no KVM: it runs outside everywhere",
+    "e2e.compare_qemu_logic": "needs no KVM: it runs outside everywhere",
     "e2e.docs": "needs man and no KVM: what it says of the documents is the same everywhere",
     "e2e.plot": "needs no KVM: it runs outside everywhere",
     "e2e.guest_qemu": "needs QEMU, which tests the guest and not pageferry",

@@ -20,7 +20,10 @@ BOOT_LIMIT_S = 120
 GRACE_S = 30
 HOST_DIED = 1
 # What the tests call that Debian's busybox lacks.
-TOOLS = ("ip", "pgrep", "tc", "zstd")
+TOOLS = ("ip", "pgrep", "qemu-system-x86_64", "tc", "zstd")
+# Of QEMU: what it loads for a microvm with a kernel. Scripts of ours that tests run.
+FIRMWARE = ("/usr/share/qemu/pvh.bin", "/usr/share/qemu/bios-microvm.bin")
+SCRIPTS = ("compare-qemu",)
 
 
 class Suite:
@@ -150,9 +153,10 @@ def add_tests(made, build, tests):
     e2e = os.path.join(os.path.dirname(here), "e2e")
     scripts = [os.path.join(where, name) for where in (e2e, os.path.join(here, "inside"))
                for name in sorted(os.listdir(where)) if name.endswith(".py")]
+    scripts += [os.path.join(os.path.dirname(os.path.dirname(here)), "tools", name) for name in SCRIPTS]
     made.python(plan.PYTHON, scripts)
     for script in scripts:
-        if os.path.dirname(script) == e2e:
+        if os.path.dirname(script) != os.path.join(here, "inside"):
             made.file(script)
     for where, _, names in os.walk(os.path.join(os.path.dirname(here), "data")):
         for name in names:
@@ -160,6 +164,8 @@ def add_tests(made, build, tests):
     made.file(os.path.join(build, "guest", "testguest.elf"))
     for name in filter(None, map(shutil.which, TOOLS)):
         made.program(name)
+    for name in filter(os.path.exists, FIRMWARE):
+        made.file(name)
     for test in tests:
         if not test["command"]:
             raise packages.Unavailable(f"{test['name']} is not built: build everything in {build} first")

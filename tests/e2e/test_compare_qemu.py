@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""tools/compare-qemu: what it computes, what it refuses, and a short comparison where there are QEMU and KVM."""
+import importlib.machinery
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+from harness import BINARY, check, main
+
+TOOLS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "tools")
+SCRIPT = os.path.join(TOOLS, "compare-qemu")
+BUILD = os.path.dirname(os.path.dirname(os.path.abspath(BINARY)))
+
+
+def load():
+    sys.path.insert(0, TOOLS)
+    loader = importlib.machinery.SourceFileLoader("compare_qemu_script", SCRIPT)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, "-B", SCRIPT, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_pairs_with_the_best_qemu():
+    script = load()
+    rows = {"pageferry": [{"x": 10}, {"x": 30}, {"x": 20}],
+            "qemu": [{"x": 5}, {"x": 10}, {"x": 0}],
+            "qemu-ring": [{"x": 20}, {"x": 15}, {"x": 40}]}
+    check(script.ratios(rows, "x", True) == ("qemu-ring", [0.5, 0.5, 2.0]), "more is better: pairs by turn")
+    check(script.ratios(rows, "x", False) == ("qemu", [2.0, 3.0]), "less is better: a turn without a figure has no ratio")
+    check(script.ratios({"pageferry": rows["pageferry"]}, "x", True) == (None, []), "no QEMU, no ratio")
+
+
+class Words:
+    """A statistics page of two CPUs, instead of a process's."""
+
+    def __init__(self, view, magic):
+        self.words = [0] * 512
+        self.words[0], self.words[2] = magic, 2
+        view.words = self.words
+
+    def beat(self, cpu, beats, work):
+        self.words[8 + 8 * cpu], self.words[9 + 8 * cpu] = beats, work
+
+
+def test_observer():
+    load()
+    from compare_qemu.observer import STATS_MAGIC, Observer, View
+    seen = Observer(0, View(0), View(0))
+    source, target = Words(seen.source, STATS_MAGIC), Words(seen.target, STATS_MAGIC)
+    source.beat(0, 5, 100)
+    source.beat(1, 6, 50)
+    first = seen.glance()
+    check(seen.work() == 150, "all CPUs count")
+    target.beat(0, 5, 100)
+    target.beat(1, 6, 50)
+    seen.glance()
+    check(not seen.arrived, "a copied page is no guest that runs")
+    target.beat(1, 7, 51)
+    second = seen.glance()
+    check(seen.arrived == second and seen.blackout() == second - first and seen.work() == 151, "the first beat beyond it")
+
+
+def test_refuses():
+    for arguments, wanted in ((("/nowhere",), "/nowhere/tools/pageferry is not there"),
+                              ((BUILD, "--workloads", "busy"), "there is no 'busy'"),
+                              ((BUILD, "--vmms", "qemu,bochs"), "there is no 'bochs'"),
+                              ((BUILD, "--repeat", "0"), "at least 1"),
+                              ((BUILD, "--memory", "64"), "at least 128")):
+        done = run("--qemu", "/bin/false", *arguments)
+        check(done.returncode == 1 and done.stderr.count("\n") == 1 and wanted in done.stderr,
+              f"{arguments}: {done.returncode}, {done.stderr}")
+
+
+def test_a_vmm_that_does_not_start():
+    done = run("--qemu", "/bin/false", "--workloads", "idle", "--memory", "128", BUILD)
+    check(done.returncode == 1 and "QEMU (pid" in done.stderr and "Traceback" not in done.stderr, done.stderr)
+    left = subprocess.run(["pgrep", "-f", "compare-qemu\\.[^ ]*/qmp"], capture_output=True, text=True, check=False)
+    check(not left.stdout, f"left running: {left.stdout}")
+
+
+def test_compares():
+    done = run("--json", "--repeat", "1", "--memory", "128", "--workloads", "20k", "--vmms", "pageferry,qemu-multifd",
+               "--glance-us", "1000", "--patience-s", "5", BUILD)
+    check(done.returncode == 0, f"{done.returncode}: {done.stderr[-1500:]}")
+    vmms = json.loads(done.stdout)["workloads"]["20k"]["vmms"]
+    for name in ("pageferry", "qemu-multifd"):
+        (row,) = vmms[name]
+        check(row["sent"] > 100 << 20, f"{name}: all RAM was filled and is sent: {row}")
+        for key in ("gbit_s", "total_s", "downtime_ms", "blackout_ms"):
+            check(row[key] > 0, f"{name}: {key}: {row}")
+
+
+if sys.argv[1:] == ["logic"]:
+    main(test_pairs_with_the_best_qemu, test_observer, test_refuses, kvm=False)
+elif not shutil.which("qemu-system-x86_64"):
+    print("SKIP: no qemu-system-x86_64 (Debian: qemu-system-x86)")
+    sys.exit(77)
+else:
+    main(test_a_vmm_that_does_not_start, test_compares)
