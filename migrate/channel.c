@@ -206,6 +206,8 @@ uint64_t channel_unacknowledged(const struct channel *channel)
 
 void channel_shut(struct channel *channel, bool both_ways)
 {
+    if (both_ways)
+        __atomic_store_n(&channel->shut, true, __ATOMIC_RELAXED);
     if (channel->is_socket)
         (void)shutdown(channel->in_fd, both_ways ? SHUT_RDWR : SHUT_RD);
 }

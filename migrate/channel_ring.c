@@ -20,6 +20,8 @@
 #define NOTIF_USAGE_COPIED   (1u << 31)
 /* Pages that wait for their notification are locked: this many sends' worth. */
 #define MAX_NOTIFICATIONS 64u
+/* Nothing wakes a wait for notifications when the channel is shut: it looks by itself. */
+#define SETTLE_SLICE_NS (100 * CLOCK_NS_PER_MS)
 
 /* What came of the transfer under way. */
 struct outcome {
@@ -260,21 +262,41 @@ int channel_ring_transfer(struct channel *channel, enum channel_direction direct
     return 0;
 }
 
+/* Whether it may go on waiting, after nothing came until `until_ns`: a notification may stand for
+ * more bytes than a thin link takes in time, and those that the peer acknowledges are a sign. */
+static bool peer_acknowledges(const struct channel *channel, uint64_t until_ns, uint64_t *held)
+{
+    uint64_t now_held = channel_unacknowledged(channel);
+    bool moves = now_held < *held;
+
+    *held = now_held;
+    return moves && !(channel->limit_ns && until_ns >= channel->limit_ns);
+}
+
 int channel_ring_settle(struct channel *channel, unsigned left, struct error *err)
 {
     uint64_t until_ns = wait_until(channel);
+    uint64_t held = channel_unacknowledged(channel);
 
     while (channel->notifications > left) {
+        uint64_t slice_ns = clock_now_ns() + SETTLE_SLICE_NS;
         struct outcome outcome = {.done = false};
         unsigned before = channel->notifications;
-        int rc = wait_completion(channel, until_ns, &outcome);
+        int rc = wait_completion(channel, slice_ns < until_ns ? slice_ns : until_ns, &outcome);
+        bool moved = channel->notifications < before;
 
+        if (rc == -ETIME && slice_ns >= until_ns)
+            moved = moved || peer_acknowledges(channel, until_ns, &held);
+        if (moved)
+            until_ns = wait_until(channel);
+        if (rc == -ETIME && (moved || slice_ns < until_ns))
+            rc = 0;
         if (!rc && is_cancelled(channel))
             rc = -ECANCELED;
+        if (!rc && __atomic_load_n(&channel->shut, __ATOMIC_RELAXED))
+            rc = -ECONNRESET;
         if (rc)
             return transfer_failed(channel, CHANNEL_SEND, rc == -ETIME ? ETIMEDOUT : -rc, err);
-        if (channel->notifications < before)
-            until_ns = wait_until(channel);
     }
     return 0;
 }

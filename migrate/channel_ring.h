@@ -29,6 +29,7 @@ struct channel {
     uint64_t limit_ns; /* 0: none */
     bool cancelled;
     bool forget_cancel;
+    bool shut; /* both ways; atomic */
     uint64_t sent, received;
     enum channel_zerocopy zerocopy;
     unsigned notifications; /* sends whose pages the kernel may still read */

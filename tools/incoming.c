@@ -189,6 +189,15 @@ static void prepare(struct incoming *incoming, struct vm_host *host,
     lobby_init(&incoming->lobby, times->deadline_ns, listen_fd);
 }
 
+static void release(struct incoming *incoming)
+{
+    if (incoming->cancel_fd >= 0)
+        (void)close(incoming->cancel_fd);
+    if (incoming->done_fd >= 0)
+        (void)close(incoming->done_fd);
+    progress_destroy(&incoming->progress);
+}
+
 static int launch(struct incoming *incoming, struct error *err)
 {
     int rc;
@@ -197,12 +206,13 @@ static int launch(struct incoming *incoming, struct error *err)
     incoming->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     incoming->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (incoming->cancel_fd < 0 || incoming->done_fd < 0)
-        return error_set(err, errno, "eventfd: %s", strerror(errno));
-    rc = pthread_create(&incoming->thread, NULL, incoming_main, incoming);
+        rc = error_set(err, errno, "eventfd: %s", strerror(errno));
+    else if ((rc = pthread_create(&incoming->thread, NULL, incoming_main, incoming)))
+        rc = error_set(err, rc, "a thread for the migration: %s", strerror(rc));
+    incoming->started = rc == 0;
     if (rc)
-        return error_set(err, rc, "a thread for the migration: %s", strerror(rc));
-    incoming->started = true;
-    return 0;
+        release(incoming);
+    return rc;
 }
 
 int incoming_start(struct incoming *incoming, struct vm_host *host,
@@ -244,7 +254,5 @@ void incoming_finish(struct incoming *incoming)
     (void)!write(incoming->cancel_fd, &one, sizeof(one));
     incoming_collect(incoming);
     incoming->started = false;
-    (void)close(incoming->cancel_fd);
-    (void)close(incoming->done_fd);
-    progress_destroy(&incoming->progress);
+    release(incoming);
 }

@@ -94,7 +94,8 @@ static int connect_next(void *opaque, struct channel **out, struct error *err)
     struct migration *migration = opaque;
     struct channel_options options = channel_options(migration);
     int fd = -1;
-    int rc = uri_connect(&migration->uri, options.deadline_ns, migration->cancel_fd, &fd, err);
+    int rc = uri_connect_again(&migration->uri, channel_fd(migration->first), options.deadline_ns,
+                               migration->cancel_fd, &fd, err);
 
     return rc ? rc : channel_open(out, fd, fd, &options, err);
 }
@@ -144,6 +145,7 @@ static enum precopy_outcome attempt(struct migration *migration, struct error *e
     rc = connect_stream(migration, &fd, &child, err);
     if (!rc)
         rc = channel_open(&links.first, fd, fd, &options, err);
+    migration->first = links.first;
     if (!rc)
         outcome =
             precopy_run(&source, &links, &migration->running_options, &migration->progress, err);

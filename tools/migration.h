@@ -39,11 +39,12 @@ struct migration {
     bool running_chosen; /* dirty_log_chosen of this attempt */
     char uri_text[URI_MAX_BYTES];
     struct uri uri;
-    int given_fd;     /* fd: scheme: the stream, handed over at start; else -1 */
-    int cancel_fd;    /* eventfd, written by cancel */
-    bool interrupted; /* atomic; set with it */
-    int event_fd;     /* eventfd, written at each new phase and round */
-    int done_fd;      /* eventfd, written by the thread's end */
+    struct channel *first; /* the attempt's thread: its stream 0, borrowed */
+    int given_fd;          /* fd: scheme: the stream, handed over at start; else -1 */
+    int cancel_fd;         /* eventfd, written by cancel */
+    bool interrupted;      /* atomic; set with it */
+    int event_fd;          /* eventfd, written at each new phase and round */
+    int done_fd;           /* eventfd, written by the thread's end */
     bool cancel_asked;
     pthread_t thread;
     struct progress progress;

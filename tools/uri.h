@@ -29,6 +29,11 @@ int uri_parse(const char *text, struct uri *uri, struct error *err);
 int uri_connect(const struct uri *uri, uint64_t deadline_ns, int cancel_fd, int *fd,
                 struct error *err);
 
+/* Connects once more to the very address that stream socket `like` is connected to: a name may
+ * stand for several hosts, and the next lookup may choose another. `uri` is for the words. */
+int uri_connect_again(const struct uri *uri, int like, uint64_t deadline_ns, int cancel_fd, int *fd,
+                      struct error *err);
+
 /* Starts `/bin/sh -c COMMAND` with one end of a socket pair as its standard input and output; *fd
  * is the other. */
 /* The command has a session of its own. */

@@ -114,6 +114,20 @@ int uri_connect(const struct uri *uri, uint64_t deadline_ns, int cancel_fd, int 
     return rc ? connect_failed(uri, -rc, err) : 0;
 }
 
+int uri_connect_again(const struct uri *uri, int like, uint64_t deadline_ns, int cancel_fd, int *fd,
+                      struct error *err)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof(address);
+    int rc;
+
+    if (getpeername(like, (struct sockaddr *)&address, &length))
+        return connect_failed(uri, errno, err);
+    rc = connect_one((struct sockaddr *)&address, length, clock_now_ns() + deadline_ns, cancel_fd,
+                     fd);
+    return rc ? connect_failed(uri, -rc, err) : 0;
+}
+
 int uri_spawn(const struct uri *uri, int *fd, pid_t *child, struct error *err)
 {
     int ends[2];

@@ -125,15 +125,19 @@ static void connect_to_listener(const char *text)
 {
     char chosen[URI_MAX_BYTES];
     struct error err = {""};
-    struct uri uri;
-    int listener = -1, fd = -1;
+    struct uri uri, nowhere;
+    int listener = -1, fd = -1, again = -1;
 
     assert_int_equal(uri_parse(text, &uri, &err), 0);
     assert_int_equal(uri_listen(&uri, &listener, chosen, &err), 0);
     assert_int_equal(uri_parse(chosen, &uri, &err), 0);
     assert_int_equal(uri_connect(&uri, DEADLINE_NS, -1, &fd, &err), 0);
-    assert_int_equal(close(fd), 0);
+    assert_int_equal(uri_parse("tcp:no-such-host.invalid:1", &nowhere, &err), 0);
+    assert_int_equal(uri_connect_again(&nowhere, fd, DEADLINE_NS, -1, &again, &err), 0);
+    assert_int_equal(close(again), 0);
     assert_int_equal(close(listener), 0);
+    assert_true(uri_connect_again(&uri, fd, DEADLINE_NS, -1, &again, &err) < 0);
+    assert_int_equal(close(fd), 0);
     if (uri.kind == URI_TCP) {
         assert_int_equal(uri_connect(&uri, DEADLINE_NS, -1, &fd, &err), -ECONNREFUSED);
         assert_non_null(strstr(err.text, uri.port));
@@ -142,9 +146,17 @@ static void connect_to_listener(const char *text)
 
 static void connects(void **state)
 {
+    char directory[] = "/tmp/pageferry-test.XXXXXX";
+    char text[64];
+
     (void)state;
     connect_to_listener("tcp:0");
     connect_to_listener("tcp:localhost:0");
+    assert_non_null(mkdtemp(directory));
+    (void)snprintf(text, sizeof(text), "unix:%s/s", directory);
+    connect_to_listener(text);
+    (void)unlink(text + strlen("unix:"));
+    assert_int_equal(rmdir(directory), 0);
 }
 
 static void a_name_that_is_none(void **state)

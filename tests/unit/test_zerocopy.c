@@ -6,11 +6,13 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -168,6 +170,93 @@ static void test_not_over_unix(void **state)
     (void)close(fds[1]);
 }
 
+/* Reads eight pages' worth a tick until told to stop. */
+struct slow_reader {
+    int fd;
+    bool silent, stop;
+};
+
+static void *read_slowly(void *opaque)
+{
+    struct slow_reader *reader = opaque;
+    static const struct timespec tick = {.tv_nsec = 40000000};
+    uint8_t bytes[8192];
+
+    while (!__atomic_load_n(&reader->stop, __ATOMIC_RELAXED)) {
+        (void)nanosleep(&tick, NULL);
+        if (!reader->silent)
+            (void)!recv(reader->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    }
+    return NULL;
+}
+
+/* What becomes of a wait for the kernel to be done with pages that take many deadlines to go. */
+static int settle_slowly(bool silent, bool shut, struct error *err)
+{
+    struct channel_options options = {.deadline_ns = 400 * CLOCK_NS_PER_MS, .cancel_fd = -1};
+    struct slow_reader reader = {.silent = silent};
+    size_t bytes = 192 * 1024;
+    uint8_t *pages = aligned_alloc(4096, bytes);
+    struct iovec vectors[2] = {{pages, 64}, {pages, bytes}};
+    int small = 4096, large = 1 << 20, fds[2], rc;
+    struct channel *channel;
+    pthread_t thread;
+
+    assert_non_null(pages);
+    memset(pages, 7, bytes);
+    tcp_pair(fds);
+    reader.fd = fds[1];
+    assert_int_equal(setsockopt(fds[1], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+    assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &large, sizeof(large)), 0);
+    if (shut)
+        options.deadline_ns = 60 * CLOCK_NS_PER_SEC;
+    assert_int_equal(channel_open(&channel, fds[0], fds[0], &options, err), 0);
+    rc = channel_use_zerocopy(channel, CHANNEL_ZEROCOPY_ON, err);
+    if (rc) {
+        channel_close(channel);
+        skip(); /* a kernel before 6.1 */
+    }
+    assert_int_equal(channel_send_pages(channel, vectors, 2, err), 0);
+    assert_int_equal(pthread_create(&thread, NULL, read_slowly, &reader), 0);
+    if (shut)
+        channel_shut(channel, true);
+    rc = channel_settle(channel, err);
+    __atomic_store_n(&reader.stop, true, __ATOMIC_RELAXED);
+    (void)pthread_join(thread, NULL);
+    channel_close(channel);
+    (void)close(fds[1]);
+    free(pages);
+    return rc;
+}
+
+static void test_a_thin_link_is_not_silent(void **state)
+{
+    struct error err = {.text = ""};
+
+    (void)state;
+    if (settle_slowly(false, false, &err))
+        fail_msg("%s", err.text);
+}
+
+static void test_a_silent_peer(void **state)
+{
+    struct error err = {.text = ""};
+
+    (void)state;
+    assert_int_equal(settle_slowly(true, false, &err), -ETIMEDOUT);
+    assert_non_null(strstr(err.text, "silent"));
+}
+
+static void test_a_shut_channel_is_not_waited_for(void **state)
+{
+    struct error err = {.text = ""};
+    uint64_t begin_ns = clock_now_ns();
+
+    (void)state;
+    assert_int_equal(settle_slowly(true, true, &err), -ECONNRESET);
+    assert_true(clock_now_ns() - begin_ns < 50 * CLOCK_NS_PER_SEC); /* of a deadline of 60 s */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -175,6 +264,9 @@ int main(void)
         cmocka_unit_test(test_auto_stops),
         cmocka_unit_test(test_off),
         cmocka_unit_test(test_not_over_unix),
+        cmocka_unit_test(test_a_thin_link_is_not_silent),
+        cmocka_unit_test(test_a_silent_peer),
+        cmocka_unit_test(test_a_shut_channel_is_not_waited_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
