@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "vmm/base/bitmap.h"
@@ -54,53 +55,88 @@ int populate_add(struct populate *populate, const struct record *record, struct 
     return 0;
 }
 
-/* Populates one run of granules in steps; false ends the thread. */
-static bool populate_run(struct populate *populate, unsigned region, struct bitmap_run run)
+/* Whether this granule is the caller's to populate: announced, and nobody else's. */
+static bool claim(struct populate *populate, unsigned region, uint64_t granule)
+{
+    uint64_t *word = &populate->granules[region][granule / BITMAP_WORD_BITS];
+    uint64_t bit = 1ull << granule % BITMAP_WORD_BITS;
+
+    if (!(__atomic_load_n(word, __ATOMIC_RELAXED) & bit))
+        return false;
+    return __atomic_fetch_and(word, ~bit, __ATOMIC_RELAXED) & bit;
+}
+
+static void populate_granules(struct populate *populate, unsigned region, uint64_t first,
+                              uint64_t count)
 {
     uint64_t npages = populate->layout.region[region].npages;
+    uint64_t first_page = first * POPULATE_GRANULE_PAGES;
+    uint64_t end = (first + count) * POPULATE_GRANULE_PAGES;
+    struct migrate_chunk chunk = {.region = region,
+                                  .first_page = first_page,
+                                  .npages = (end < npages ? end : npages) - first_page};
+    struct error err = {.text = ""};
 
-    while (run.count) {
-        uint64_t step = run.count < STEP_GRANULES ? run.count : STEP_GRANULES;
-        uint64_t first = run.first * POPULATE_GRANULE_PAGES;
-        uint64_t end = (run.first + step) * POPULATE_GRANULE_PAGES;
-        struct migrate_chunk chunk = {
-            .region = region, .first_page = first, .npages = (end < npages ? end : npages) - first};
-        struct error err = {.text = ""};
+    if (!populate->sink->ops->populate(populate->sink->opaque, &chunk, &err))
+        return;
+    if (!__atomic_exchange_n(&populate->stop, true, __ATOMIC_RELAXED))
+        log_warning("memory is populated as pages arrive: %s", err.text);
+}
 
-        if (__atomic_load_n(&populate->stop, __ATOMIC_RELAXED))
-            return false;
-        if (populate->sink->ops->populate(populate->sink->opaque, &chunk, &err)) {
-            log_warning("memory is populated as pages arrive: %s", err.text);
-            return false;
+/* Granules [first, end), in steps, as far as they can be claimed. */
+static void populate_range(struct populate *populate, unsigned region, uint64_t first, uint64_t end)
+{
+    uint64_t mine = 0; /* claimed, right before `first` */
+
+    while (first < end || mine) {
+        bool more = first < end && mine < STEP_GRANULES && claim(populate, region, first);
+
+        if (more) {
+            mine++;
+        } else if (mine) {
+            populate_granules(populate, region, first - mine, mine);
+            mine = 0;
+            continue; /* `first` was not looked at, or is another's */
         }
-        run.first += step;
-        run.count -= step;
+        if (__atomic_load_n(&populate->stop, __ATOMIC_RELAXED))
+            return;
+        first++;
     }
-    return true;
 }
 
 static void *populate_main(void *opaque)
 {
     struct populate *populate = opaque;
 
-    for (unsigned i = 0; i < populate->layout.nregions; i++) {
-        uint64_t count = granule_count(&populate->layout.region[i]);
-        struct bitmap_run run;
-        uint64_t position = 0;
-
-        while (bitmap_next_run(populate->granules[i], count, &position, &run)) {
-            if (!populate_run(populate, i, run))
-                return NULL;
-        }
-    }
+    for (unsigned i = 0; i < populate->layout.nregions; i++)
+        populate_range(populate, i, 0, granule_count(&populate->layout.region[i]));
     return NULL;
 }
 
-void populate_start(struct populate *populate)
+void populate_begin(struct populate *populate, unsigned busy)
 {
-    if (populate->started)
+    cpu_set_t allowed;
+
+    if (populate->begun)
         return;
-    populate->started = pthread_create(&populate->thread, NULL, populate_main, populate) == 0;
+    __atomic_store_n(&populate->begun, true, __ATOMIC_RELEASE);
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && CPU_COUNT(&allowed) > (int)busy)
+        populate->started = pthread_create(&populate->thread, NULL, populate_main, populate) == 0;
+}
+
+bool populate_has_begun(const struct populate *populate)
+{
+    return populate->begun;
+}
+
+void populate_pages(struct populate *populate, unsigned region, uint64_t first_page,
+                    uint64_t npages)
+{
+    uint64_t end = (first_page + npages - 1) / POPULATE_GRANULE_PAGES + 1;
+
+    if (__atomic_load_n(&populate->begun, __ATOMIC_ACQUIRE) &&
+        !__atomic_load_n(&populate->stop, __ATOMIC_RELAXED))
+        populate_range(populate, region, first_page / POPULATE_GRANULE_PAGES, end);
 }
 
 void populate_stop(struct populate *populate)

@@ -184,6 +184,8 @@ int receive_pages_take(struct receive_pages *pages, struct receive_scratch *scra
             scratch->zero_pages += run->npages;
             continue;
         }
+        if (pages->populate)
+            populate_pages(pages->populate, run->region, run->first_page, run->npages);
         mark_written(pages, run);
         scratch->data_pages += run->npages;
     }

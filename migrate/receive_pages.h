@@ -10,6 +10,7 @@
 
 #include "migrate/endpoint.h"
 #include "migrate/packer.h"
+#include "migrate/populate.h"
 #include "migrate/record.h"
 
 /* RAM starts empty and reads as zero, so a page needs zeroing only if this migration wrote it: one
@@ -17,6 +18,7 @@
 struct receive_pages {
     struct migrate_layout layout;
     uint64_t *written[MIGRATE_MAX_REGIONS];
+    struct populate *populate; /* NULL: pages are touched as they arrive */
 };
 
 /* What one stream needs to take its records. */

@@ -27,8 +27,7 @@ static int take_extents(struct receive_stream *stream, struct error *err)
 
     if (stream->index != 0)
         return error_set(err, EPROTO, "EXTENTS on another stream than the first");
-    /* The thread reads what this writes, so all extents come first. */
-    if (populate->started)
+    if (populate_has_begun(populate))
         return error_set(err, EPROTO, "EXTENTS after the first PAGES");
     return populate_add(populate, &stream->record, err);
 }
@@ -105,7 +104,7 @@ static int take_record(struct receive_stream *stream, uint32_t round, struct err
         return take_extents(stream, err);
     case WIRE_PAGES:
         if (stream->index == 0)
-            populate_start(stream->set->populate);
+            populate_begin(stream->set->populate, stream->set->count);
         return receive_pages_take(stream->set->pages, &stream->scratch, stream->link,
                                   &stream->record, err);
     case WIRE_SYNC:
@@ -359,7 +358,7 @@ int receive_streams_copy(struct receive_streams *streams, struct receive_pages *
     int rc;
 
     streams->pages = pages;
-    streams->populate = populate;
+    streams->populate = pages->populate = populate;
     progress_begin(streams->progress)->sent_bytes =
         channel_received_bytes(streams->stream[0]->link->channel);
     progress_end(streams->progress);
