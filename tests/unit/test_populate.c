@@ -48,6 +48,7 @@ struct fixture {
     struct migrate_sink sink;
     struct migrate_layout layout;
     struct populate populate;
+    pthread_barrier_t start;
 };
 
 /* Announces pages [first, first + npages). */
@@ -118,6 +119,7 @@ static void *take(void *opaque)
 {
     struct fixture *f = opaque;
 
+    (void)pthread_barrier_wait(&f->start);
     for (uint64_t page = 0; page < PAGES; page += 300)
         populate_pages(&f->populate, 0, page, page + 300 < PAGES ? 300 : PAGES - page);
     return NULL;
@@ -129,14 +131,16 @@ static void each_once(void **state)
     pthread_t threads[TAKERS];
 
     (void)state;
-    for (unsigned turn = 0; turn < 200; turn++) {
+    for (unsigned turn = 0; turn < 1000; turn++) {
         begin(&f);
         assert_int_equal(announce(&f, 0, PAGES), 0);
+        assert_int_equal(pthread_barrier_init(&f.start, NULL, TAKERS), 0);
         populate_begin(&f.populate, turn % 2 ? 0 : ALL_BUSY);
         for (unsigned i = 0; i < TAKERS; i++)
             assert_int_equal(pthread_create(&threads[i], NULL, take, &f), 0);
         for (unsigned i = 0; i < TAKERS; i++)
             (void)pthread_join(threads[i], NULL);
+        (void)pthread_barrier_destroy(&f.start);
         populate_stop(&f.populate);
         for (unsigned i = 0; i < GRANULES; i++)
             assert_int_equal(f.counts.of[i], 1);
