@@ -117,7 +117,7 @@ int uri_connect(const struct uri *uri, uint64_t deadline_ns, int cancel_fd, int 
 int uri_connect_again(const struct uri *uri, int like, uint64_t deadline_ns, int cancel_fd, int *fd,
                       struct error *err)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
     socklen_t length = sizeof(address);
     int rc;
 
