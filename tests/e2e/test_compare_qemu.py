@@ -37,6 +37,19 @@ def test_pairs_with_the_best_qemu():
     check(script.ratios({"pageferry": rows["pageferry"]}, "x", True) == (None, []), "no QEMU, no ratio")
 
 
+def test_a_comparison_that_ends_early():
+    script = load()
+    rows = {"pageferry": [], "qemu": []}
+
+    def measure(_options, _setup, _workload, into):
+        into["pageferry"] += [1, 2]
+        into["qemu"] += [1]
+        raise script.Failure("QEMU ended")
+    script.measure = measure
+    check(script.attempt(None, None, "idle", rows) == "QEMU ended", "the problem is told")
+    check(rows == {"pageferry": [1], "qemu": [1]}, f"complete turns are kept: {rows}")
+
+
 class Words:
     """A statistics page of two CPUs, instead of a process's."""
 
@@ -98,7 +111,7 @@ def test_compares():
 
 
 if sys.argv[1:] == ["logic"]:
-    main(test_pairs_with_the_best_qemu, test_observer, test_refuses, kvm=False)
+    main(test_pairs_with_the_best_qemu, test_a_comparison_that_ends_early, test_observer, test_refuses, kvm=False)
 elif not shutil.which("qemu-system-x86_64"):
     print("SKIP: no qemu-system-x86_64 (Debian: qemu-system-x86)")
     sys.exit(77)
