@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "migrate/endpoint.h"
 #include "vmm/base/clock.h"
 #include "vmm/base/error.h"
 #include "vmm/base/size.h"
@@ -71,12 +72,26 @@ static unsigned next_throttle(const struct converge_policy *policy,
     return next < CONVERGE_THROTTLE_MAX ? next : CONVERGE_THROTTLE_MAX;
 }
 
+/* The limit is met: would another round leave so much less that the guest gains by it? */
+static bool worth_a_round(const struct converge_policy *policy, const struct converge_input *input,
+                          const struct converge_history *history, uint64_t predicted_ns)
+{
+    double dirtied = (double)input->dirty_rate * MIGRATE_PAGE_BYTES * 100;
+
+    if (timed_out(policy, input->elapsed_ns) || predicted_ns / 2 <= input->fixed_ns)
+        return false;
+    if (dirtied > (double)input->bandwidth * CONVERGE_WORTH_PERCENT)
+        return false;
+    return history->nrounds == 0 || made_progress(history, input->pending_bytes);
+}
+
 static enum converge_reason judge(const struct converge_policy *policy,
                                   const struct converge_input *input,
                                   const struct converge_history *history, uint64_t predicted_ns)
 {
     if (predicted_ns <= policy->limit_ns)
-        return CONVERGE_WITHIN_LIMIT;
+        return worth_a_round(policy, input, history, predicted_ns) ? CONVERGE_WORTH_A_ROUND
+                                                                   : CONVERGE_WITHIN_LIMIT;
     if (input->pending_bytes == 0)
         return CONVERGE_NOTHING_PENDING;
     if (!timed_out(policy, input->elapsed_ns))
@@ -99,6 +114,7 @@ static enum converge_decision decision_of(enum converge_reason reason)
         return CONVERGE_SWITCH_OVER;
     case CONVERGE_TIMED_OUT:
         return CONVERGE_GIVE_UP;
+    case CONVERGE_WORTH_A_ROUND:
     case CONVERGE_OVER_LIMIT:
     case CONVERGE_AWAIT_MINIMUM:
         break;
@@ -136,6 +152,7 @@ const char *converge_explain(const struct converge_policy *policy,
 {
     static const char *const why[] = {
         [CONVERGE_WITHIN_LIMIT] = "switching over: the downtime is within the limit",
+        [CONVERGE_WORTH_A_ROUND] = "another round: within the limit, but much can be gained",
         [CONVERGE_NOTHING_PENDING] = "switching over: nothing is left that a round could shorten",
         [CONVERGE_OVER_LIMIT] = "another round",
         [CONVERGE_TIMED_OUT] = "giving up: the timeout is over",

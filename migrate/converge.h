@@ -20,6 +20,11 @@
 /* A round made progress where it left less than this share of what the round before left. */
 #define CONVERGE_PROGRESS_PERCENT 75u
 
+/* Within the limit another round is made where it would leave at most this share of what is to be
+ * copied, and copying is most of the downtime. Each such round is shorter than the limit, and ends
+ * them unless it made progress: together they last a few times the limit at most. */
+#define CONVERGE_WORTH_PERCENT 50u
+
 /* Rounds among which a local minimum is looked for. */
 #define CONVERGE_RECENT_ROUNDS 4u
 /* Rounds after the timeout in which CONVERGE_ON_TIMEOUT_SWITCH may wait for one. */
@@ -44,7 +49,7 @@ struct converge_input {
     uint64_t bandwidth;     /* bytes/s that the link carried recently; 0 = not known yet */
     uint64_t fixed_ns;   /* pause, state and handover: measured, does not depend on pending_bytes */
     uint64_t elapsed_ns; /* since the migration began */
-    uint64_t dirty_rate; /* pages/s in the last round; for the explanation only */
+    uint64_t dirty_rate; /* pages/s in the last round */
 };
 
 /* What rounds left so far; all zero before the first. */
@@ -63,6 +68,7 @@ enum converge_decision {
 
 enum converge_reason {
     CONVERGE_WITHIN_LIMIT,
+    CONVERGE_WORTH_A_ROUND,   /* within the limit, and a short round makes it much shorter */
     CONVERGE_NOTHING_PENDING, /* another round could not make it shorter */
     CONVERGE_OVER_LIMIT,
     CONVERGE_TIMED_OUT,

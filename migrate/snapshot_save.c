@@ -137,7 +137,7 @@ static int copy_rounds(struct saver *s, struct error *err)
     for (;; s->round++) {
         struct converge_input input = {.fixed_ns = 0};
         struct converge_verdict verdict;
-        uint64_t begin = clock_now_ns();
+        uint64_t begin = clock_now_ns(), round_ns;
 
         rc = run_round(s, pending, err);
         if (!rc)
@@ -149,9 +149,12 @@ static int copy_rounds(struct saver *s, struct error *err)
         input.pending_bytes = pending * MIGRATE_PAGE_BYTES;
         input.bandwidth = s->bandwidth;
         input.fixed_ns = s->fixed_ns;
+        round_ns = clock_now_ns() - begin;
         input.elapsed_ns = clock_now_ns() - s->rounds_begin_ns;
+        input.dirty_rate = (uint64_t)((double)pending / (double)(round_ns ? round_ns : 1) *
+                                      (double)CLOCK_NS_PER_SEC);
         verdict = converge_decide(&s->policy, &input, &s->history);
-        show_prediction(s, pending, verdict.predicted_ns, clock_now_ns() - begin);
+        show_prediction(s, pending, verdict.predicted_ns, round_ns);
         if (verdict.decision == CONVERGE_GIVE_UP)
             return timed_out(s, err);
         if (verdict.decision == CONVERGE_SWITCH_OVER) {

@@ -25,7 +25,8 @@ static const struct decision_case cases[] = {
     {0, 0, 2 * MS, 50 * MS, 2 * MS, CONVERGE_SWITCH_OVER},
     {0, 0, 90 * MS, 50 * MS, 90 * MS, CONVERGE_SWITCH_OVER},
     {1, 0, 2 * MS, 50 * MS, UINT64_MAX, CONVERGE_ANOTHER_ROUND},
-    {48000000, 1000000000, 2 * MS, 50 * MS, 50 * MS, CONVERGE_SWITCH_OVER},
+    {48000000, 1000000000, 2 * MS, 50 * MS, 50 * MS, CONVERGE_ANOTHER_ROUND},
+    {1999999, 1000000000, 2 * MS, 50 * MS, 3999999, CONVERGE_SWITCH_OVER},
     {48000001, 1000000000, 2 * MS, 50 * MS, 50 * MS + 1, CONVERGE_ANOTHER_ROUND},
     {49000000, 1000000000, 2 * MS, 50 * MS, 51 * MS, CONVERGE_ANOTHER_ROUND},
     {4096, 1, 0, 50 * MS, 4096 * CLOCK_NS_PER_SEC, CONVERGE_ANOTHER_ROUND},
@@ -133,6 +134,51 @@ static void test_courses(void **state)
     }
 }
 
+/* Within a limit of 100 ms, on a link of 1 GB/s, which carries 244,140 pages a second. */
+struct worth_case {
+    uint64_t before_mb; /* what the round before left; 0: there was none */
+    uint64_t left_mb, dirty_rate, fixed_ms, elapsed_ms;
+    enum converge_reason reason;
+};
+
+static const struct worth_case worth_cases[] = {
+    {0, 90, 20000, 0, 1, CONVERGE_WORTH_A_ROUND},
+    {90, 8, 20000, 0, 1, CONVERGE_WORTH_A_ROUND},
+    {90, 66, 20000, 0, 1, CONVERGE_WORTH_A_ROUND},
+    {90, 68, 20000, 0, 1, CONVERGE_WITHIN_LIMIT},  /* no progress */
+    {0, 90, 122000, 0, 1, CONVERGE_WORTH_A_ROUND}, /* just less than half of the link */
+    {0, 90, 123000, 0, 1, CONVERGE_WITHIN_LIMIT},
+    {0, 11, 20000, 10, 1, CONVERGE_WORTH_A_ROUND}, /* copying is most of the downtime */
+    {0, 9, 20000, 10, 1, CONVERGE_WITHIN_LIMIT},
+    {90, 0, 20000, 1, 1, CONVERGE_WITHIN_LIMIT},
+    {0, 90, 20000, 0, 999, CONVERGE_WITHIN_LIMIT}, /* no time is left */
+    {0, 101, 20000, 0, 1, CONVERGE_OVER_LIMIT},
+};
+
+static void test_worth_a_round(void **state)
+{
+    const struct converge_policy policy = {.limit_ns = 100 * MS, .timeout_ns = 999 * MS};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(worth_cases) / sizeof(worth_cases[0]); i++) {
+        const struct worth_case *c = &worth_cases[i];
+        struct converge_history history = {.pending_bytes = {c->before_mb * 1000000},
+                                           .nrounds = c->before_mb ? 1 : 0};
+        struct converge_input input = {.pending_bytes = c->left_mb * 1000000,
+                                       .bandwidth = 1000000000,
+                                       .fixed_ns = c->fixed_ms * MS,
+                                       .elapsed_ns = c->elapsed_ms * MS,
+                                       .dirty_rate = c->dirty_rate};
+        struct converge_verdict verdict = converge_decide(&policy, &input, &history);
+
+        if (verdict.reason != c->reason)
+            fail_msg("case %zu: reason %d", i, (int)verdict.reason);
+        assert_int_equal(verdict.decision, c->reason == CONVERGE_WITHIN_LIMIT
+                                               ? CONVERGE_SWITCH_OVER
+                                               : CONVERGE_ANOTHER_ROUND);
+    }
+}
+
 static void test_throttle_has_an_end(void **state)
 {
     struct converge_policy policy = {.limit_ns = MS, .throttle = CONVERGE_THROTTLE_AUTO};
@@ -217,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decisions),
         cmocka_unit_test(test_courses),
+        cmocka_unit_test(test_worth_a_round),
         cmocka_unit_test(test_throttle_has_an_end),
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_pace_keeps_the_limit),
