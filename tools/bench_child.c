@@ -140,6 +140,19 @@ int bench_connect(const struct bench_listener *listener)
     return fd;
 }
 
+int bench_tell_go(int fd)
+{
+    return send(fd, "g", 1, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+}
+
+int bench_await_go(int fd)
+{
+    char word;
+    ssize_t got = recv(fd, &word, 1, 0);
+
+    return got == 1 ? 0 : got ? -errno : -ECONNRESET;
+}
+
 void bench_fill(uint8_t *memory, uint64_t bytes, uint64_t first)
 {
     uint64_t *words = (uint64_t *)(void *)memory;

@@ -48,6 +48,9 @@ int bench_listen(struct bench_listener *listener, struct error *err);
 /* A stream, or -errno. */
 int bench_accept(const struct bench_listener *listener);
 int bench_connect(const struct bench_listener *listener);
+/* The one that accepted tells the other to begin. 0 or -errno. */
+int bench_tell_go(int fd);
+int bench_await_go(int fd);
 
 /* Words number first / 8… of one sequence in which no two are equal. */
 void bench_fill(uint8_t *memory, uint64_t bytes, uint64_t first);

@@ -30,6 +30,7 @@ int engine_guest_create(struct engine_guest *guest, struct error *err)
 
 void engine_guest_free(struct engine_guest *guest)
 {
+    engine_writer_free(&guest->writer);
     for (unsigned i = 0; i < MIGRATE_MAX_REGIONS; i++) {
         free(guest->pending[i]);
         guest->pending[i] = NULL;
@@ -85,7 +86,7 @@ int engine_guest_present(const struct engine_guest *guest, uint64_t *bytes, stru
     return 0;
 }
 
-/* ---- source: idle, so that everything is dirty once. */
+/* ---- source: everything is dirty once, and again what the writer stores to. */
 
 static int describe(void *opaque, const void **tree, size_t *tree_bytes,
                     struct migrate_layout *layout, struct error *err)
@@ -120,7 +121,12 @@ static int log_start(void *opaque, struct error *err)
             return error_set(err, ENOMEM, "no memory for a bitmap");
         bitmap_set_range(guest->pending[i], 0, npages);
     }
-    return 0;
+    if (!guest->dirty_rate)
+        return 0;
+    guest->writer.hva = guest->memory.region[0].hva;
+    guest->writer.npages = guest->dirty_bytes / MEMORY_PAGE_BYTES;
+    guest->writer.rate = guest->dirty_rate;
+    return engine_writer_start(&guest->writer, err);
 }
 
 static void log_stop(void *opaque)
@@ -130,9 +136,11 @@ static void log_stop(void *opaque)
 
 static int sync_log(void *opaque, uint64_t *pending_pages, struct error *err)
 {
-    const struct engine_guest *guest = opaque;
+    struct engine_guest *guest = opaque;
 
     (void)err;
+    if (guest->writer.log)
+        engine_writer_collect(&guest->writer, guest->pending[0]);
     *pending_pages = 0;
     for (unsigned i = 0; i < guest->memory.nregions; i++)
         *pending_pages += bitmap_count(guest->pending[i], guest->memory.region[i].npages);
@@ -192,9 +200,11 @@ static int alive(void *opaque, struct error *err)
 
 static int pause_guest(void *opaque, bool last, bool *was_running, struct error *err)
 {
-    (void)opaque;
+    struct engine_guest *guest = opaque;
+
     (void)last;
     (void)err;
+    engine_writer_stop(&guest->writer);
     *was_running = true;
     return 0;
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "migrate/endpoint.h"
+#include "tools/bench_engine_writer.h"
 #include "vmm/memory.h"
 
 struct engine_guest {
@@ -16,6 +17,9 @@ struct engine_guest {
     uint64_t *pending[MIGRATE_MAX_REGIONS];
     uint64_t bytes;
     enum memory_backing backing;
+    uint64_t dirty_rate;  /* pages a second that are stored to while it migrates; 0: none */
+    uint64_t dirty_bytes; /* of the first RAM, in turn */
+    struct engine_writer writer;
 };
 
 /* Its RAM, of the size and backing that are set, laid out as a machine's. */

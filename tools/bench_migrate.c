@@ -43,6 +43,8 @@ static int turn(const struct bench_migrate_config *config, struct bench_migrate_
     int rc = config->engine ? bench_migrate_engine(config, row, err)
                             : bench_migrate_guest(config, row, err);
 
+    if (!rc && config->once)
+        return 0;
     if (!rc)
         rc = add_raw(bytes, false, BENCH_MIGRATE_RAW, BENCH_MIGRATE_OVER_RAW, row, err);
     if (!rc)
@@ -53,7 +55,7 @@ static int turn(const struct bench_migrate_config *config, struct bench_migrate_
 static int measure(const struct bench_migrate_config *config, struct bench_migrate_row *rows,
                    struct error *err)
 {
-    for (unsigned i = 0; i <= config->repeat; i++) {
+    for (unsigned i = config->once; i <= config->repeat; i++) {
         struct bench_migrate_row row = {{0}, {0}};
         int rc;
 

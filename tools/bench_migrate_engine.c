@@ -12,6 +12,7 @@
 #include "tools/bench_engine_guest.h"
 #include "tools/bench_migrate.h"
 #include "tools/bench_usage.h"
+#include "tools/bench_warm.h"
 
 #define PATIENCE_NS (60ull * 1000 * 1000 * 1000)
 
@@ -24,7 +25,8 @@ struct end_result {
     bool good;
     char why[256];
     uint64_t total_ns, setup_ns, downtime_ns, rounds, sent_bytes; /* the source's */
-    uint64_t sum;                                                 /* of what was touched */
+    uint64_t phase_ns[PROGRESS_DONE + 1];
+    uint64_t sum;          /* of what was touched */
     uint64_t memory_bytes; /* the most that was resident, beyond guest RAM */
     uint64_t ram_bytes;
     uint64_t cpu_ns;
@@ -44,6 +46,30 @@ static int connect_channel(int fd, struct channel **channel, struct error *err)
 
     return fd < 0 ? error_set(err, -fd, "the connection: %s", strerror(-fd))
                   : channel_open(channel, fd, fd, &options, err);
+}
+
+/* The first connection: nothing moves before the destination is ready for it. */
+static int connect_first(const struct ends *ends, struct channel **channel, struct error *err)
+{
+    int fd = bench_connect(&ends->listener);
+    int rc = fd < 0 ? fd : bench_await_go(fd);
+
+    if (fd >= 0 && rc)
+        (void)close(fd);
+    return connect_channel(rc ? rc : fd, channel, err);
+}
+
+static int accept_first(const struct ends *ends, struct channel **channel, struct error *err)
+{
+    int fd = bench_accept(&ends->listener), rc = fd;
+
+    if (fd >= 0) {
+        bench_warm(ends->config->touched_bytes);
+        rc = bench_tell_go(fd);
+    }
+    if (fd >= 0 && rc)
+        (void)close(fd);
+    return connect_channel(rc ? rc : fd, channel, err);
 }
 
 static int connect_next(void *opaque, struct channel **channel, struct error *err)
@@ -80,7 +106,8 @@ static int take_usage(struct end_result *result, const struct engine_guest *gues
 static int send_guest(struct ends *ends, struct engine_guest *guest, struct end_result *result,
                       struct error *err)
 {
-    struct precopy_options options = {.downtime_limit_ns = PRECOPY_DOWNTIME_LIMIT_NS,
+    struct precopy_options options = {.downtime_limit_ns = ends->config->downtime_limit_ns,
+                                      .max_bandwidth = ends->config->max_bandwidth,
                                       .chunk_pages = PRECOPY_CHUNK_PAGES,
                                       .streams = (unsigned)ends->config->streams,
                                       .zerocopy = CHANNEL_ZEROCOPY_AUTO};
@@ -96,7 +123,7 @@ static int send_guest(struct ends *ends, struct engine_guest *guest, struct end_
     engine_guest_touch(guest, ends->config->touched_bytes);
     rc = bench_usage_of(getpid(), &before, err);
     if (!rc)
-        rc = connect_next(ends, &links.first, err);
+        rc = connect_first(ends, &links.first, err);
     if (rc)
         return rc;
     progress_init(&progress);
@@ -107,6 +134,7 @@ static int send_guest(struct ends *ends, struct engine_guest *guest, struct end_
     result->total_ns = view.running_ns - view.started_ns;
     result->setup_ns = view.rounds_started_ns - view.started_ns;
     result->downtime_ns = view.running_ns - view.paused_ns;
+    memcpy(result->phase_ns, view.phase_ns, sizeof(result->phase_ns));
     result->rounds = view.nrounds;
     result->sent_bytes = view.sent_bytes;
     return rc ? rc : take_usage(result, guest, before.cpu_ns, err);
@@ -122,7 +150,7 @@ static int receive_guest(struct ends *ends, struct engine_guest *guest, struct e
     int rc = bench_usage_of(getpid(), &before, err);
 
     if (!rc)
-        rc = accept_next(ends, &links.first, err);
+        rc = accept_first(ends, &links.first, err);
     if (rc)
         return rc;
     progress_init(&progress);
@@ -137,7 +165,9 @@ static void end_main(struct ends *ends, struct end_result *result,
                                  struct error *))
 {
     struct engine_guest guest = {.bytes = ends->config->memory_bytes,
-                                 .backing = ends->config->backing};
+                                 .backing = ends->config->backing,
+                                 .dirty_rate = ends->config->dirty_rate,
+                                 .dirty_bytes = ends->config->dirty_bytes};
     struct error err = {""};
 
     /* What the engine decides is no part of the report, and what fails is told in `why`. */
@@ -174,6 +204,15 @@ static int judge(const struct end_result *source, const struct end_result *targe
 static void fill_row(const struct end_result *source, const struct end_result *target,
                      struct bench_migrate_row *row)
 {
+    static const struct {
+        enum bench_migrate_metric metric;
+        enum progress_phase phase;
+    } phases[] = {{BENCH_MIGRATE_PHASE_ROUNDS, PROGRESS_ROUNDS},
+                  {BENCH_MIGRATE_PHASE_PAUSE, PROGRESS_PAUSE},
+                  {BENCH_MIGRATE_PHASE_FINAL, PROGRESS_FINAL},
+                  {BENCH_MIGRATE_PHASE_STATE, PROGRESS_STATE},
+                  {BENCH_MIGRATE_PHASE_READY, PROGRESS_READY},
+                  {BENCH_MIGRATE_PHASE_COMMIT, PROGRESS_COMMIT}};
     double seconds = (double)source->total_ns / 1e9;
 
     bench_migrate_put(row, BENCH_MIGRATE_RATE,
@@ -181,6 +220,8 @@ static void fill_row(const struct end_result *source, const struct end_result *t
     bench_migrate_put(row, BENCH_MIGRATE_TOTAL, source->total_ns);
     bench_migrate_put(row, BENCH_MIGRATE_DOWNTIME, source->downtime_ns);
     bench_migrate_put(row, BENCH_MIGRATE_PHASE_SETUP, source->setup_ns);
+    for (size_t i = 0; i < sizeof(phases) / sizeof(phases[0]); i++)
+        bench_migrate_put(row, phases[i].metric, source->phase_ns[phases[i].phase]);
     bench_migrate_put(row, BENCH_MIGRATE_ROUNDS, source->rounds);
     bench_migrate_put(row, BENCH_MIGRATE_SENT, source->sent_bytes);
     bench_migrate_put(row, BENCH_MIGRATE_SOURCE_MEMORY, source->memory_bytes);

@@ -15,6 +15,7 @@
 #include "tools/bench_observer.h"
 #include "tools/bench_pair.h"
 #include "tools/bench_usage.h"
+#include "tools/bench_warm.h"
 #include "vmm/base/clock.h"
 
 #define BOOT_NS   (300 * CLOCK_NS_PER_SEC)
@@ -82,12 +83,17 @@ static int watch_calm(struct watch *watch, struct error *err)
 /* Until `pageferry migrate` has ended and the guest was seen at the destination. */
 static int watch_move(struct watch *watch, struct error *err)
 {
-    uint64_t begin = clock_now_ns(), work = bench_observer_work(&watch->observer);
+    uint64_t begin, work;
     char said[200];
-    int status = -1;
+    int status = -1, rc;
     bool ended = false;
     pid_t pid;
-    int rc = bench_pair_migrate(&watch->pair, watch->config, &pid, err);
+
+    bench_warm(watch->config->memory_bytes);
+    bench_observer_look(&watch->observer, clock_now_ns());
+    begin = clock_now_ns();
+    work = bench_observer_work(&watch->observer);
+    rc = bench_pair_migrate(&watch->pair, watch->config, &pid, err);
 
     if (rc)
         return rc;

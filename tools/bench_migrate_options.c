@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "migrate/wire.h"
+#include "migrate/precopy.h"
+#include "tools/bench_engine_writer.h"
 #include "tools/bench_migrate.h"
+#include "vmm/base/clock.h"
 #include "vmm/base/log.h"
 #include "vmm/base/size.h"
 
@@ -15,6 +17,8 @@
 #define LEAST_MEMORY   (32ull * SIZE_MIB)
 #define MOST_MEMORY    (1ull << 40)
 #define DEFAULT_REPEAT 9
+#define DEFAULT_SET    (64ull * SIZE_MIB)
+#define MOST_LIMIT_NS  (2000ull * CLOCK_NS_PER_SEC)
 
 static const char help[] =
     "usage: pageferry bench migrate [OPTION…]\n\n"
@@ -22,6 +26,8 @@ static const char help[] =
     "the same size, and watches its RAM from outside. The first turn warms up.\n\n"
     "      --engine             RAM without a guest: needs no KVM\n"
     "      --touched SIZE       how much of that holds something (default: all)\n"
+    "      --dirty-rate N       pages of it that are stored to meanwhile, a second\n"
+    "      --dirty-set SIZE     … of so much of it, in turn (default 64M)\n"
     "  -m, --memory SIZE        guest RAM (default 1G)\n"
     "      --backing KIND       memfd (default) or hugetlb; with --engine also thp\n"
     "                           (its default) or anon\n"
@@ -32,18 +38,26 @@ static const char help[] =
     "      --downtime-limit T   e.g. 300us, 50ms\n"
     "      --dirty-log KIND     get, clear or ring\n"
     "      --repeat N           migrations that count (default 9)\n"
+    "      --once               a single migration, and no raw copy beside it\n"
     "      --json               one JSON object instead of the table\n";
 
 static int check_engine(const struct bench_migrate_config *config, bool touched, uint64_t vcpus,
                         struct error *err)
 {
-    if (!config->engine)
-        return touched ? error_set(err, EINVAL, "--touched belongs to --engine") : 0;
-    if (config->workload || vcpus != NOT_GIVEN || config->dirty_log || config->max_bandwidth ||
-        config->downtime_limit)
+    if (!config->engine) {
+        if (touched || config->dirty_rate || config->dirty_bytes)
+            return error_set(err, EINVAL,
+                             "--touched, --dirty-rate and --dirty-set belong to --engine");
+        return 0;
+    }
+    if (config->workload || vcpus != NOT_GIVEN || config->dirty_log)
         return error_set(err, EINVAL,
-                         "--engine has no guest: leave out --workload, --vcpus and what is "
-                         "passed on to pageferry migrate");
+                         "--engine has no guest: leave out --workload, --vcpus and --dirty-log");
+    if (config->dirty_bytes && !config->dirty_rate)
+        return error_set(err, EINVAL, "--dirty-set says nothing without --dirty-rate");
+    /* What is stored to is compared at the end only where everything is. */
+    if (config->dirty_rate && touched)
+        return error_set(err, EINVAL, "--dirty-rate and --touched do not go together");
     return 0;
 }
 
@@ -55,6 +69,13 @@ static int check_sizes(const struct bench_migrate_config *config, struct error *
     if (config->touched_bytes < BLOCK || config->touched_bytes > config->memory_bytes ||
         config->touched_bytes % BLOCK)
         return error_set(err, EINVAL, "--touched: a multiple of 2M up to --memory is possible");
+    if (config->dirty_bytes % MEMORY_PAGE_BYTES || config->dirty_bytes > config->memory_bytes ||
+        config->dirty_bytes > MEMORY_GAP_START)
+        return error_set(err, EINVAL, "--dirty-set: whole pages up to --memory and 3G");
+    if (config->max_bandwidth && config->max_bandwidth < PRECOPY_MIN_BANDWIDTH)
+        return error_set(err, EINVAL, "--max-bandwidth: 64K bytes a second at least, or 0");
+    if (config->downtime_limit_ns > MOST_LIMIT_NS)
+        return error_set(err, EINVAL, "--downtime-limit: at most 2000s");
     if (!config->streams)
         return error_set(err, EINVAL, "--streams: 1 to %d", WIRE_MAX_STREAMS);
     if (!config->repeat)
@@ -82,10 +103,13 @@ enum options_result bench_migrate_options(int argc, char **argv,
         {"workload", 0, OPTION_STRING, &config->workload, 0},
         {"vcpus", 0, OPTION_NUMBER, &vcpus, 16},
         {"streams", 0, OPTION_NUMBER, &config->streams, WIRE_MAX_STREAMS},
-        {"max-bandwidth", 0, OPTION_STRING, &config->max_bandwidth, 0},
-        {"downtime-limit", 0, OPTION_STRING, &config->downtime_limit, 0},
+        {"dirty-rate", 0, OPTION_NUMBER, &config->dirty_rate, ENGINE_WRITER_MAX_RATE},
+        {"dirty-set", 0, OPTION_SIZE, &config->dirty_bytes, 0},
+        {"max-bandwidth", 0, OPTION_SIZE, &config->max_bandwidth, 0},
+        {"downtime-limit", 0, OPTION_DURATION, &config->downtime_limit_ns, 0},
         {"dirty-log", 0, OPTION_STRING, &config->dirty_log, 0},
         {"repeat", 0, OPTION_NUMBER, &repeat, MOST_REPEAT},
+        {"once", 0, OPTION_FLAG, &config->once, 0},
         {"json", 0, OPTION_FLAG, &config->json, 0},
         {NULL, 0, OPTION_FLAG, NULL, 0},
     };
@@ -94,7 +118,8 @@ enum options_result bench_migrate_options(int argc, char **argv,
     char **operands;
     int noperands, rc;
 
-    *config = (struct bench_migrate_config){.memory_bytes = SIZE_GIB, .streams = 1};
+    *config = (struct bench_migrate_config){
+        .memory_bytes = SIZE_GIB, .streams = 1, .downtime_limit_ns = PRECOPY_DOWNTIME_LIMIT_NS};
     parsed = options_parse(argc, argv, rules, help, &operands, &noperands);
     if (parsed != OPTIONS_GO)
         return parsed;
@@ -108,9 +133,12 @@ enum options_result bench_migrate_options(int argc, char **argv,
                                   : config->engine ? "thp"
                                                    : "memfd",
                                   &config->backing, &err);
-    config->repeat = (unsigned)repeat;
+    config->repeat = config->once ? 1 : (unsigned)repeat;
     config->touched_bytes = touched != NOT_GIVEN ? touched : config->memory_bytes;
     config->ncpus = vcpus != NOT_GIVEN ? (unsigned)vcpus : 1;
+    if (config->dirty_rate && !config->dirty_bytes)
+        config->dirty_bytes =
+            DEFAULT_SET < config->memory_bytes ? DEFAULT_SET : config->memory_bytes;
     if (!config->workload)
         config->workload = "idle fill=all";
     if (!rc)

@@ -178,18 +178,20 @@ int bench_pair_start(struct bench_pair *pair, const struct bench_migrate_config 
 int bench_pair_migrate(const struct bench_pair *pair, const struct bench_migrate_config *config,
                        pid_t *pid, struct error *err)
 {
-    char streams[24];
+    char streams[24], bandwidth[24], limit[24];
     const struct {
         const char *name, *value;
     } passed[] = {{"--streams", config->streams > 1 ? streams : NULL},
-                  {"--max-bandwidth", config->max_bandwidth},
-                  {"--downtime-limit", config->downtime_limit},
+                  {"--max-bandwidth", bandwidth},
+                  {"--downtime-limit", limit},
                   {"--dirty-log", config->dirty_log}};
     char control[96];
     const char *words[MAX_WORDS] = {"pageferry", "migrate", "--control", control, "--json"};
     unsigned n = 5;
 
     (void)snprintf(streams, sizeof(streams), "%" PRIu64, config->streams);
+    (void)snprintf(bandwidth, sizeof(bandwidth), "%" PRIu64, config->max_bandwidth);
+    (void)snprintf(limit, sizeof(limit), "%" PRIu64 "ns", config->downtime_limit_ns);
     file_of(pair, "source", "sock", control);
     for (size_t i = 0; i < sizeof(passed) / sizeof(passed[0]); i++) {
         if (passed[i].value) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tools/bench_child.h"
+#include "tools/bench_warm.h"
 #include "vmm/base/clock.h"
 
 #define CALL_BYTES (1u << 20)
@@ -72,7 +73,13 @@ static void receiver_main(void *opaque, void *result)
     uint8_t *memory = fresh_memory(copy->bytes, copy->huge);
     int fd = bench_accept(copy->listener);
 
-    done->code = fd < 0 ? fd : memory ? receive_all(fd, memory, copy->bytes) : -ENOMEM;
+    done->code = fd < 0 ? fd : memory ? 0 : -ENOMEM;
+    if (done->code)
+        return;
+    bench_warm(copy->bytes);
+    done->code = bench_tell_go(fd);
+    if (!done->code)
+        done->code = receive_all(fd, memory, copy->bytes);
 }
 
 static void sender_main(void *opaque, void *result)
@@ -86,8 +93,11 @@ static void sender_main(void *opaque, void *result)
     if (memory)
         bench_fill(memory, copy->bytes, 0);
     fd = bench_connect(copy->listener);
+    done->code = fd < 0 ? fd : memory ? bench_await_go(fd) : -ENOMEM;
+    if (done->code)
+        return;
     begin = clock_now_ns();
-    done->code = fd < 0 ? fd : memory ? send_all(fd, memory, copy->bytes) : -ENOMEM;
+    done->code = send_all(fd, memory, copy->bytes);
     done->ns = clock_now_ns() - begin;
 }
 

@@ -48,9 +48,20 @@ def test_engine():
         check(row["target_ram_bytes"] == 16 << 20, f"the destination has more or less than was touched: {row}")
 
 
+def test_engine_that_is_written_to():
+    result = measured("--engine", "--memory", "64M", "--dirty-rate", "20000", "--dirty-set", "8M", "--once",
+                      "--downtime-limit", "1ms")
+    (row,) = result["migrations"]
+    check(row["bytes_sent"] > 64 << 20 and row["rounds"] > 1, f"nothing was sent again: {row}")
+    check("raw_bytes_per_s" not in row and row["rounds_ns"] and "commit_ns" in row, f"{row}")
+
+
 def test_bad_options():
     for words in (("--touched", "2M"), ("--engine", "--workload", "idle"), ("--repeat", "0", "--engine"),
-                  ("--engine", "--memory", "5M"), ("--engine", "--touched", "3M"), ("--backing", "thp"), ("more",),
+                  ("--engine", "--memory", "5M"), ("--dirty-rate", "5"), ("--engine", "--dirty-set", "4M"),
+                  ("--engine", "--dirty-rate", "5", "--touched", "2M"), ("--engine", "--dirty-rate", "5", "--dirty-set", "5000"),
+                  ("--engine", "--dirty-rate", "5", "--dirty-set", "2G"), ("--engine", "--max-bandwidth", "1"),
+                  ("--engine", "--touched", "3M"), ("--backing", "thp"), ("more",),
                   ("--streams", "0")):
         said = bench(*words, code=2)
         check(said.count("\n") == 1, f"{words}: {said!r}")
@@ -96,6 +107,6 @@ def test_engine_interrupted():
 
 
 if sys.argv[1:] == ["engine"]:
-    main(test_engine, test_engine_interrupted, test_bad_options, kvm=False)
+    main(test_engine, test_engine_that_is_written_to, test_engine_interrupted, test_bad_options, kvm=False)
 else:
     main(test_guest, test_guest_that_cannot_run, test_interrupted)

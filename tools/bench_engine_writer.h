@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a vCPU does to the engine: a thread stores to pages at a pace, and what it stored to is in a
+ * log. */
+#ifndef TOOLS_BENCH_ENGINE_WRITER_H
+#define TOOLS_BENCH_ENGINE_WRITER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vmm/base/error.h"
+
+struct engine_writer {
+    uint8_t *hva;    /* the pages, in turn */
+    uint64_t npages; /* at least 1 */
+    uint64_t rate;   /* pages a second, at most ENGINE_WRITER_MAX_RATE */
+    uint64_t *log;   /* a bit for each page, set after the store; owned */
+    pthread_t thread;
+    atomic_bool stop;
+    bool runs;
+};
+
+#define ENGINE_WRITER_MAX_RATE 10000000ull
+
+/* The caller has set hva, npages and rate. 0 or -errno with a line. */
+int engine_writer_start(struct engine_writer *writer, struct error *err);
+/* No store comes after its return, and all that came are in the log. May be called again. */
+void engine_writer_stop(struct engine_writer *writer);
+/* Stops it too. */
+void engine_writer_free(struct engine_writer *writer);
+
+/* Moves what is in the log into `pending`, of npages bits. Any thread, while it runs. */
+void engine_writer_collect(struct engine_writer *writer, uint64_t *pending);
+
+#endif
