@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tools/compare-qemu: what it computes, what it refuses, and a short comparison where there are QEMU and KVM."""
+"""tools/compare-qemu: what it computes, what it refuses, and short comparisons where there is QEMU, and KVM for some."""
 import importlib.machinery
 import importlib.util
 import json
@@ -85,7 +85,11 @@ def test_refuses():
                               ((BUILD, "--workloads", "busy"), "there is no 'busy'"),
                               ((BUILD, "--vmms", "qemu,bochs"), "there is no 'bochs'"),
                               ((BUILD, "--repeat", "0"), "at least 1"),
-                              ((BUILD, "--memory", "64"), "at least 128")):
+                              ((BUILD, "--memory", "64"), "at least 128"),
+                              ((BUILD, "--engine", "--workloads", "flat"), "there is no 'flat' with --engine"),
+                              ((BUILD, "--engine", "--vmms", "qemu-ring"), "there is no 'qemu-ring' with --engine"),
+                              ((BUILD, "--engine", "--emulated", "6.12"), "needs no emulated host"),
+                              ((BUILD, "--backing", "thp"), "--backing thp")):
         done = run("--qemu", "/bin/false", *arguments)
         check(done.returncode == 1 and done.stderr.count("\n") == 1 and wanted in done.stderr,
               f"{arguments}: {done.returncode}, {done.stderr}")
@@ -110,10 +114,22 @@ def test_compares():
             check(row[key] > 0, f"{name}: {key}: {row}")
 
 
+def test_compares_engines():
+    for backing in ("memfd", "thp"):
+        done = run("--engine", "--backing", backing, "--json", "--repeat", "1", "--memory", "128", "--workloads", "20k", BUILD)
+        check(done.returncode == 0, f"{done.returncode}: {done.stderr[-1500:]}")
+        vmms = json.loads(done.stdout)["workloads"]["20k"]["vmms"]
+        check(set(vmms) == {"pageferry", "qemu", "qemu-multifd"}, f"{vmms}")
+        for name, (row,) in vmms.items():
+            check(row["sent"] > 100 << 20 and row["gbit_s"] > 0 and row["total_s"] > 0, f"{name}: {row}")
+
+
 if sys.argv[1:] == ["logic"]:
     main(test_pairs_with_the_best_qemu, test_a_comparison_that_ends_early, test_observer, test_refuses, kvm=False)
 elif not shutil.which("qemu-system-x86_64"):
     print("SKIP: no qemu-system-x86_64 (Debian: qemu-system-x86)")
     sys.exit(77)
+elif sys.argv[1:] == ["engine"]:
+    main(test_compares_engines, kvm=False)
 else:
     main(test_a_vmm_that_does_not_start, test_compares)

@@ -36,6 +36,7 @@ VARIANTS = {
 NOT_INSIDE = {
     "e2e.bench_bitmap": "needs no KVM: it runs outside everywhere",
     "e2e.bench_engine": "needs no KVM: it runs outside everywhere",
+    "e2e.compare_qemu_engine": "needs no KVM: it runs outside everywhere",
     "e2e.compare_qemu_logic": "needs no KVM: it runs outside everywhere",
     "e2e.docs": "needs man and no KVM: what it says of the documents is the same everywhere",
     "e2e.plot": "needs no KVM: it runs outside everywhere",

@@ -21,7 +21,7 @@ class Process:
 
     def __init__(self, setup, name, command, directory):
         self.name, self.qmp = name, None
-        self.errors = os.path.join(directory, "err")
+        self.errors, self.serial = os.path.join(directory, "err"), os.path.join(directory, "serial")
         with open(self.errors, "wb") as errors:
             self.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
                                           process_group=0)
@@ -31,6 +31,13 @@ class Process:
     def said(self):
         with open(self.errors, errors="replace", encoding="utf-8") as file:
             return file.read()
+
+    def guest_said(self, line):
+        """Where the guest's serial line goes to a file."""
+        if not os.path.exists(self.serial):
+            return False
+        with open(self.serial, errors="replace", encoding="utf-8") as file:
+            return line in file.read().split()
 
     def last_words(self):
         return (self.said().strip().splitlines() or ["it said nothing"])[-1]
@@ -90,13 +97,16 @@ class Pageferry:
 class Qemu:
     def __init__(self, setup, channels=0, ring=False):
         self.setup, self.channels = setup, channels
-        self.accelerator = "kvm,dirty-ring-size=4096" if ring else "kvm"
+        kvm = "kvm,dirty-ring-size=4096" if ring else "kvm"
+        self.accelerator, self.cpu = ("tcg", "max") if setup.engine else (kvm, "host")
 
     def _command(self, directory):
         memory = str(self.setup.memory)
-        return [self.setup.qemu, "-M", "microvm,memory-backend=ram", "-accel", self.accelerator, "-cpu", "host", "-m",
-                f"size={memory}B", "-object", f"memory-backend-memfd,id=ram,size={memory}B,share=on", "-nodefaults",
-                "-no-user-config", "-display", "none", "-serial", "null", "-no-reboot", "-device",
+        ram = "memfd,share=on" if self.setup.backing == "memfd" else "ram"  # QEMU asks for huge pages by itself
+        serial = f"file:{directory}/serial" if self.setup.engine else "null"
+        return [self.setup.qemu, "-M", "microvm,memory-backend=ram", "-accel", self.accelerator, "-cpu", self.cpu, "-m",
+                f"size={memory}B", "-object", f"memory-backend-{ram},id=ram,size={memory}B", "-nodefaults",
+                "-no-user-config", "-display", "none", "-serial", serial, "-no-reboot", "-device",
                 "isa-debug-exit,iobase=0xf4,iosize=4", "-qmp", f"unix:{directory}/qmp,server=on,wait=off", "-kernel",
                 self.setup.guest, "-append", self.setup.workload]
 

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""Lanes of a comparison: each is a VMM whose guest makes a hop when its turn comes."""
+import json
+import subprocess
+import tempfile
+import time
+
+from compare_qemu.observer import Observer, View
+from compare_qemu.qmp import Failure
+from compare_qemu.vmms import KINDS
+from compare_qemu.warm import warm
+
+BOOT_S, MOVE_S, CALM_S = 900, 900, 1.0
+LOOK_S = 0.005  # from one question to the next, where nobody watches the guest
+
+
+class Lane:
+    """A VMM and its guest, which hops."""
+
+    def __init__(self, name, setup, scratch):
+        self.name, self.scratch = name, scratch
+        self.vmm = KINDS[name](setup)
+        self.memory, self.patience, self.glance_s = setup.memory, setup.patience_s, setup.glance_us * 1e-6
+        self.process = self.vmm.boot(self._directory())
+        self.view = View(self.process.popen.pid)
+
+    def _directory(self):
+        return tempfile.mkdtemp(dir=self.scratch)
+
+    def settle(self):
+        """The guest has begun its work; it stands still until its turn."""
+        observer = Observer(self.glance_s, self.view)
+        end = time.monotonic() + BOOT_S
+        while not self.view.work:
+            if self.process.ended():
+                raise Failure(f"{self.process} ended: {self.process.last_words()}")
+            if observer.glance() > end:
+                raise Failure(f"the guest in {self.process} does not begin its workload")
+        self.process.qmp.command("stop")
+
+    def hop(self):
+        """One migration; its figures."""
+        target, address = self.vmm.listen(self._directory())
+        self.process.qmp.command("cont")
+        self.vmm.prepare(self.process)
+        figures = self._measure(target, address)
+        self.process.end()
+        self.process = target
+        self.process.qmp.command("stop")
+        return figures
+
+    def _status(self, status, begin):
+        """What became of a migration that was `status` before."""
+        for event in self.process.qmp.poll_events():
+            if event["event"] == "MIGRATION":
+                status = event["data"]["status"]
+        if status in ("failed", "cancelled") or time.monotonic() - begin > MOVE_S:
+            raise Failure(f"{self.process}: the migration ended {status}: "
+                          f"{self.process.qmp.command('query-migrate').get('error-desc', self.process.last_words())}")
+        return status
+
+    def _measure(self, target, address):
+        observer = Observer(self.glance_s, self.view, View(target.popen.pid))
+        begin = now = observer.glance()
+        work = observer.work()
+        while now - begin < CALM_S:
+            now = observer.glance()
+        rate = (observer.work() - work) / (now - begin)
+        warm(self.memory)
+        now = observer.glance()
+        self.process.qmp.poll_events()  # those of its arrival
+        begin, work = now, observer.work()
+        self.process.qmp.command("migrate", uri=address)
+        status, lifted = "", False
+        while not (status == "completed" and observer.arrived):
+            now = observer.glance()
+            status = self._status(status, begin)
+            if not lifted and now - begin > self.patience:
+                self.vmm.lift_limit(self.process)
+                lifted = True
+        figures = self.vmm.figures(self.process.qmp.command("query-migrate"))
+        lost = rate * (now - begin) - (observer.work() - work)
+        figures.update(gbit_s=figures["sent"] * 8e-9 / figures["total_s"], blackout_ms=observer.blackout() * 1e3,
+                       lost_ms=max(lost, 0) / rate * 1e3 if rate else 0, lifted=lifted)
+        self.view = observer.target
+        return figures
+
+
+class EmulatedLane(Lane):
+    """A QEMU that emulates its guest: what migrates is the same, and runs at this host's speed. Nobody watches."""
+
+    def __init__(self, name, setup, scratch):
+        self.name, self.scratch, self.vmm = name, scratch, KINDS[name](setup)
+        self.memory, self.patience = setup.memory, setup.patience_s
+        self.process = self.vmm.boot(self._directory())
+
+    def settle(self):
+        end = time.monotonic() + BOOT_S
+        while not self.process.guest_said("ready"):
+            if self.process.ended():
+                raise Failure(f"{self.process} ended: {self.process.last_words()}")
+            if time.monotonic() > end:
+                raise Failure(f"the guest in {self.process} does not begin its workload")
+            time.sleep(LOOK_S)
+        self.process.qmp.command("stop")
+
+    def _measure(self, target, address):
+        time.sleep(CALM_S)
+        warm(self.memory)
+        self.process.qmp.poll_events()  # those of its arrival
+        begin, status, lifted = time.monotonic(), "", False
+        self.process.qmp.command("migrate", uri=address)
+        while status != "completed":
+            time.sleep(LOOK_S)
+            status = self._status(status, begin)
+            if not lifted and time.monotonic() - begin > self.patience:
+                self.vmm.lift_limit(self.process)
+                lifted = True
+        figures = self.vmm.figures(self.process.qmp.command("query-migrate"))
+        figures.update(gbit_s=figures["sent"] * 8e-9 / figures["total_s"], lifted=lifted)
+        return figures
+
+
+class EngineLane:
+    """pageferry's engine and RAM without a guest, in two processes, which a bench starts for each hop."""
+
+    def __init__(self, name, setup, _scratch):
+        self.name, limit = name, f"{setup.downtime_limit_ms}ms"
+        self.command = [setup.pageferry, "bench", "migrate", "--engine", "--once", "--json", "-m", str(setup.memory),
+                        "--backing", setup.backing, "--streams", str(KINDS[name](setup).streams), "--downtime-limit", limit,
+                        "--max-bandwidth", str(setup.max_bandwidth)]
+        if setup.dirty_rate:
+            self.command += ["--dirty-rate", str(setup.dirty_rate)]
+
+    def settle(self):
+        """There is nothing to wait for."""
+
+    def hop(self):
+        done = subprocess.run(self.command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Failure(f"pageferry: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
+        (row,) = json.loads(done.stdout)["migrations"]
+        return {"total_s": row["total_ns"] / 1e9, "downtime_ms": row["downtime_ns"] / 1e6, "sent": row["bytes_sent"],
+                "rounds": row["rounds"], "gbit_s": row["bytes_per_s"] * 8e-9, "lifted": False}
+
+
+def lane(name, setup, scratch):
+    if not setup.engine:
+        return Lane(name, setup, scratch)
+    return (EmulatedLane if name.startswith("qemu") else EngineLane)(name, setup, scratch)
