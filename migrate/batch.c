@@ -14,6 +14,7 @@ void batch_reset(struct batch *batch)
     batch->payload_bytes = 0;
     batch->nruns = 0;
     batch->nvectors = 1;
+    batch->in_files = true;
 }
 
 uint64_t batch_add(struct batch *batch, const struct migrate_region *region, uint64_t first_page,
@@ -34,6 +35,9 @@ uint64_t batch_add(struct batch *batch, const struct migrate_region *region, uin
     wire_put_run(batch->head + WIRE_HEADER_BYTES + batch->nruns * WIRE_RUN_BYTES, &run);
     batch->nruns++;
     if (kind == WIRE_KIND_DATA) {
+        batch->in_files = batch->in_files && region->has_file;
+        batch->files[batch->nvectors] =
+            (struct channel_file){.fd = region->file, .offset = first_page * MIGRATE_PAGE_BYTES};
         batch->vectors[batch->nvectors++] =
             (struct iovec){.iov_base = region->hva + first_page * MIGRATE_PAGE_BYTES,
                            .iov_len = (size_t)(npages * MIGRATE_PAGE_BYTES)};

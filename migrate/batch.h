@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "migrate/channel.h"
 #include "migrate/endpoint.h"
 #include "migrate/wire.h"
 
@@ -18,6 +19,8 @@ struct batch {
     unsigned nvectors; /* vector 0 is the head */
     uint8_t head[WIRE_HEADER_BYTES + WIRE_MAX_META_BYTES];
     struct iovec vectors[1 + WIRE_MAX_RUNS];
+    bool in_files;                                /* all of the payload */
+    struct channel_file files[1 + WIRE_MAX_RUNS]; /* then: of each vector but the first */
 };
 
 void batch_init(struct batch *batch, uint64_t max_bytes);

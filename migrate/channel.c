@@ -107,6 +107,7 @@ void channel_close(struct channel *channel)
     if (!channel)
         return;
     io_uring_queue_exit(&channel->ring);
+    channel_file_close(channel);
     (void)close(channel->in_fd);
     if (channel->out_fd != channel->in_fd)
         (void)close(channel->out_fd);
@@ -168,16 +169,30 @@ uint64_t channel_zerocopy_bytes(const struct channel *channel)
     return channel->zerocopy_bytes;
 }
 
-int channel_send_pages(struct channel *channel, struct iovec *vectors, unsigned nvectors,
-                       struct error *err)
+static int send_files(struct channel *channel, struct iovec *vectors,
+                      const struct channel_file *files, unsigned nvectors, struct error *err)
+{
+    int rc = channel_ring_transfer(channel, CHANNEL_SEND_MORE, vectors, 1, err);
+
+    for (unsigned i = 1; !rc && i < nvectors; i++)
+        rc = channel_file_send(channel, &files[i], vectors[i].iov_len, i + 1 < nvectors, err);
+    return rc;
+}
+
+int channel_send_pages(struct channel *channel, struct iovec *vectors,
+                       const struct channel_file *files, unsigned nvectors, struct error *err)
 {
     uint64_t bytes = 0;
     int rc;
 
     for (unsigned i = 1; i < nvectors; i++)
         bytes += vectors[i].iov_len;
-    if ((channel->zerocopy != CHANNEL_ZEROCOPY_ON && channel->zerocopy != CHANNEL_ZEROCOPY_AUTO) ||
-        bytes < CHANNEL_ZEROCOPY_MIN_BYTES)
+    if (!bytes ||
+        (channel->zerocopy != CHANNEL_ZEROCOPY_ON && channel->zerocopy != CHANNEL_ZEROCOPY_AUTO))
+        return channel_send(channel, vectors, nvectors, err);
+    if (files)
+        return send_files(channel, vectors, files, nvectors, err);
+    if (bytes < CHANNEL_ZEROCOPY_MIN_BYTES)
         return channel_send(channel, vectors, nvectors, err);
     rc = channel_ring_transfer(channel, CHANNEL_SEND_MORE, vectors, 1, err);
     return rc ? rc

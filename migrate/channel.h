@@ -61,13 +61,22 @@ enum channel_zerocopy {
 /* OFF, ON or AUTO. -EOPNOTSUPP for ON where it cannot be. */
 int channel_use_zerocopy(struct channel *channel, enum channel_zerocopy wanted, struct error *err);
 enum channel_zerocopy channel_zerocopy_state(const struct channel *channel);
-/* Bytes that were sent by zero-copy requests, copied by the kernel or not. */
+/* Bytes that were sent by zero-copy requests, copied by the kernel or not, or from files. */
 uint64_t channel_zerocopy_bytes(const struct channel *channel);
 
+/* Where the bytes of a vector lie in a file too, which the vector maps. */
+struct channel_file {
+    int fd; /* borrowed */
+    uint64_t offset;
+};
+
 /* As channel_send(), but all vectors except the first may be read by the kernel until
- * channel_settle() returned 0 or the channel is closed: guest RAM, which may change meanwhile. */
-int channel_send_pages(struct channel *channel, struct iovec *vectors, unsigned nvectors,
-                       struct error *err);
+ * channel_settle() returned 0 or the channel is closed: guest RAM, which may change meanwhile.
+ * `files`, one for each vector (the first has none): then, with zero-copy AUTO or ON, the pages of
+ * the files themselves are sent, without a limit of size, and may be read until the peer has them:
+ * no settling waits for that. NULL: there are none. */
+int channel_send_pages(struct channel *channel, struct iovec *vectors,
+                       const struct channel_file *files, unsigned nvectors, struct error *err);
 int channel_settle(struct channel *channel, struct error *err);
 
 /* Waits until a byte can be received: 1; or the time is over: 0; or -errno as above. */

@@ -104,6 +104,13 @@ static bool is_cancelled(const struct channel *channel)
     return channel->cancelled && !channel->forget_cancel;
 }
 
+static uint64_t wait_until(const struct channel *channel)
+{
+    uint64_t until_ns = clock_now_ns() + channel->deadline_ns;
+
+    return channel->limit_ns && channel->limit_ns < until_ns ? channel->limit_ns : until_ns;
+}
+
 /* Runs the prepared transfer to its completion. Returns bytes moved (>= 0) or -errno. */
 static int run_transfer(struct channel *channel, struct io_uring_sqe *sqe, uint64_t until_ns)
 {
@@ -163,8 +170,8 @@ static void prepare_transfer(struct channel *channel, struct io_uring_sqe *sqe,
     }
 }
 
-static int transfer_failed(const struct channel *channel, enum channel_direction direction,
-                           int code, struct error *err)
+int channel_ring_failed(const struct channel *channel, enum channel_direction direction, int code,
+                        struct error *err)
 {
     bool receive = direction == CHANNEL_RECEIVE;
     uint64_t offset = receive ? channel->received : channel->sent;
@@ -186,13 +193,6 @@ static int transfer_failed(const struct channel *channel, enum channel_direction
     }
 }
 
-static uint64_t wait_until(const struct channel *channel)
-{
-    uint64_t until_ns = clock_now_ns() + channel->deadline_ns;
-
-    return channel->limit_ns && channel->limit_ns < until_ns ? channel->limit_ns : until_ns;
-}
-
 /* A zero-copy send that the kernel refused: another way to go on, or 0 for none. */
 static enum channel_direction without_zerocopy(struct channel *channel, int code)
 {
@@ -209,13 +209,13 @@ static enum channel_direction without_zerocopy(struct channel *channel, int code
     return CHANNEL_SEND;
 }
 
-static void account(struct channel *channel, enum channel_direction direction, uint64_t bytes)
+void channel_ring_account(struct channel *channel, enum channel_direction direction, uint64_t bytes)
 {
     if (direction == CHANNEL_RECEIVE) /* other streams' threads look at it */
         (void)__atomic_fetch_add(&channel->received, bytes, __ATOMIC_RELAXED);
     else
         channel->sent += bytes;
-    if (direction == CHANNEL_SEND_ZEROCOPY)
+    if (direction == CHANNEL_SEND_ZEROCOPY || direction == CHANNEL_SEND_FILE)
         channel->zerocopy_bytes += bytes;
 }
 
@@ -231,7 +231,7 @@ int channel_ring_transfer(struct channel *channel, enum channel_direction direct
         int moved;
 
         if (is_cancelled(channel))
-            return transfer_failed(channel, direction, ECANCELED, err);
+            return channel_ring_failed(channel, direction, ECANCELED, err);
         if (channel->notifications >= MAX_NOTIFICATIONS) {
             moved = channel_ring_settle(channel, MAX_NOTIFICATIONS / 2, err);
             if (moved)
@@ -255,8 +255,8 @@ int channel_ring_transfer(struct channel *channel, enum channel_direction direct
         if (moved == 0)
             moved = -ECONNRESET;
         if (moved < 0)
-            return transfer_failed(channel, direction, -moved, err);
-        account(channel, direction, (uint64_t)moved);
+            return channel_ring_failed(channel, direction, -moved, err);
+        channel_ring_account(channel, direction, (uint64_t)moved);
         consume(&vectors, &nvectors, (size_t)moved);
     }
     return 0;
@@ -296,26 +296,44 @@ int channel_ring_settle(struct channel *channel, unsigned left, struct error *er
         if (!rc && __atomic_load_n(&channel->shut, __ATOMIC_RELAXED))
             rc = -ECONNRESET;
         if (rc)
-            return transfer_failed(channel, CHANNEL_SEND, rc == -ETIME ? ETIMEDOUT : -rc, err);
+            return channel_ring_failed(channel, CHANNEL_SEND, rc == -ETIME ? ETIMEDOUT : -rc, err);
     }
     return 0;
 }
 
-int channel_ring_poll(struct channel *channel, uint64_t timeout_ns, struct error *err)
+/* 1, 0 when the time is over, or -errno with a line. */
+static int poll_until(struct channel *channel, enum channel_direction direction, uint64_t until_ns,
+                      struct error *err)
 {
+    bool receive = direction == CHANNEL_RECEIVE;
     struct io_uring_sqe *sqe;
     int events;
 
     if (is_cancelled(channel))
-        return transfer_failed(channel, CHANNEL_RECEIVE, ECANCELED, err);
+        return channel_ring_failed(channel, direction, ECANCELED, err);
     sqe = channel_ring_sqe(channel);
     if (!sqe)
         return error_set(err, EBUSY, "io_uring has no free submission entry");
-    io_uring_prep_poll_add(sqe, channel->in_fd, POLLIN);
-    events = run_transfer(channel, sqe, clock_now_ns() + timeout_ns);
+    io_uring_prep_poll_add(sqe, receive ? channel->in_fd : channel->out_fd,
+                           receive ? POLLIN : POLLOUT);
+    events = run_transfer(channel, sqe, until_ns);
     if (events == -ETIMEDOUT)
         return 0;
     if (events < 0)
-        return transfer_failed(channel, CHANNEL_RECEIVE, -events, err);
+        return channel_ring_failed(channel, direction, -events, err);
     return 1;
+}
+
+int channel_ring_poll(struct channel *channel, uint64_t timeout_ns, struct error *err)
+{
+    return poll_until(channel, CHANNEL_RECEIVE, clock_now_ns() + timeout_ns, err);
+}
+
+int channel_ring_wait_writable(struct channel *channel, struct error *err)
+{
+    int rc = poll_until(channel, CHANNEL_SEND_FILE, wait_until(channel), err);
+
+    if (rc == 0)
+        return channel_ring_failed(channel, CHANNEL_SEND_FILE, ETIMEDOUT, err);
+    return rc < 0 ? rc : 0;
 }

@@ -19,7 +19,13 @@ enum channel_token {
     CHANNEL_TOKEN_GIVE_UP,
 };
 
-enum channel_direction { CHANNEL_RECEIVE, CHANNEL_SEND, CHANNEL_SEND_MORE, CHANNEL_SEND_ZEROCOPY };
+enum channel_direction {
+    CHANNEL_RECEIVE,
+    CHANNEL_SEND,
+    CHANNEL_SEND_MORE,
+    CHANNEL_SEND_ZEROCOPY,
+    CHANNEL_SEND_FILE,
+};
 
 struct channel {
     struct io_uring ring;
@@ -34,6 +40,8 @@ struct channel {
     enum channel_zerocopy zerocopy;
     unsigned notifications; /* sends whose pages the kernel may still read */
     uint64_t zerocopy_bytes;
+    bool has_pipe; /* through which files are sent; empty between calls */
+    int pipe[2];
 };
 
 /* The ring has more entries than a channel ever has in flight, so an SQE is always there after a
@@ -44,8 +52,24 @@ struct io_uring_sqe *channel_ring_sqe(struct channel *channel);
 int channel_ring_transfer(struct channel *channel, enum channel_direction direction,
                           struct iovec *vectors, unsigned nvectors, struct error *err);
 
+/* Bytes that were moved without the ring. */
+void channel_ring_account(struct channel *channel, enum channel_direction direction,
+                          uint64_t bytes);
+/* Sets the line for what became of a transfer and returns -errno. */
+int channel_ring_failed(const struct channel *channel, enum channel_direction direction, int code,
+                        struct error *err);
+
+/* Sends from a file; `more` follows at once. Internal to channel_send_pages(). */
+int channel_file_send(struct channel *channel, const struct channel_file *file, size_t bytes,
+                      bool more, struct error *err);
+/* Closes what that needed. */
+void channel_file_close(struct channel *channel);
+
 /* Waits until at most `left` sends' notifications are missing. */
 int channel_ring_settle(struct channel *channel, unsigned left, struct error *err);
+
+/* Waits, for a deadline at most, until something can be sent: 0, or -errno with a line. */
+int channel_ring_wait_writable(struct channel *channel, struct error *err);
 
 /* Polls for a readable byte: 1, 0 when the time is over, or -errno with a line. */
 int channel_ring_poll(struct channel *channel, uint64_t timeout_ns, struct error *err);

@@ -21,6 +21,10 @@ struct migrate_region {
     uint64_t gpa; /* page-aligned */
     uint64_t npages;
     uint8_t *hva; /* borrowed until the migration ends */
+    /* All of it is this file's too, from offset 0 on, as read(2), write(2) and splice(2) see it.
+     * What goes through the file needs no mapping of the pages, and no faults to make them. */
+    bool has_file;
+    int file; /* borrowed as well */
 };
 
 struct migrate_layout {

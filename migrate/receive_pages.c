@@ -6,9 +6,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "vmm/base/bitmap.h"
+
+/* Stays in a core's own cache between the socket and the file. */
+#define PIECE_BYTES (256u * 1024)
 
 int receive_pages_init(struct receive_pages *pages, const struct migrate_layout *layout,
                        struct error *err)
@@ -168,9 +172,113 @@ static int take_plain(struct receive_scratch *scratch, struct record_link *link,
     return !rc && hashed ? check_payload_hash(kept, nvectors, record, err) : rc;
 }
 
+static int write_file(const struct migrate_region *region, const uint8_t *bytes, size_t count,
+                      uint64_t offset, struct error *err)
+{
+    while (count) {
+        ssize_t put = pwrite(region->file, bytes, count, (off_t)offset);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return error_set(err, put ? errno : EIO, "writing guest RAM to its file: %s",
+                             put ? strerror(errno) : "nothing was written");
+        bytes += put;
+        count -= (size_t)put;
+        offset += (uint64_t)put;
+    }
+    return 0;
+}
+
+/* Where in the record's data runs the next byte belongs. */
+struct place {
+    unsigned run;
+    uint64_t done; /* bytes of it */
+};
+
+/* `count` bytes that follow one another on the link to where they belong. */
+static int write_piece(const struct receive_pages *pages, const struct receive_scratch *scratch,
+                       struct place *place, size_t count, struct error *err)
+{
+    const uint8_t *bytes = scratch->piece;
+
+    while (count) {
+        const struct wire_placed_run *run = &scratch->runs[place->run];
+        uint64_t left = run->npages * MIGRATE_PAGE_BYTES - place->done;
+        size_t part = left < count ? (size_t)left : count;
+        int rc = 0;
+
+        if (run->kind == WIRE_KIND_DATA && part) {
+            rc = write_file(&pages->layout.region[run->region], bytes, part,
+                            run->first_page * MIGRATE_PAGE_BYTES + place->done, err);
+            bytes += part;
+            count -= part;
+            place->done += part;
+        }
+        if (rc)
+            return rc;
+        if (run->kind != WIRE_KIND_DATA || part == left)
+            *place = (struct place){.run = place->run + 1};
+    }
+    return 0;
+}
+
+/* As take_plain(), by way of the files that RAM is: what is mapped nowhere yet need not be. */
+static int take_through_files(const struct receive_pages *pages, struct receive_scratch *scratch,
+                              struct record_link *link, const struct record *record,
+                              struct error *err)
+{
+    struct place place = {.run = 0};
+    uint64_t left = record->header.payload_bytes;
+    int rc = 0;
+
+    if (!scratch->piece)
+        scratch->piece = malloc(PIECE_BYTES);
+    if (!scratch->piece)
+        return error_set(err, ENOMEM, "no memory to receive pages");
+    while (!rc && left) {
+        size_t bytes = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+        struct iovec vector = {.iov_base = scratch->piece, .iov_len = bytes};
+
+        rc = channel_receive(link->channel, &vector, 1, err);
+        if (!rc)
+            rc = write_piece(pages, scratch, &place, bytes, err);
+        left -= bytes;
+    }
+    return rc;
+}
+
+static bool in_files(const struct receive_pages *pages)
+{
+    for (unsigned i = 0; i < pages->layout.nregions; i++) {
+        if (!pages->layout.region[i].has_file)
+            return false;
+    }
+    return true;
+}
+
+static void populate_runs(struct receive_pages *pages, const struct receive_scratch *scratch,
+                          unsigned nruns)
+{
+    for (unsigned i = 0; pages->populate && i < nruns; i++) {
+        const struct wire_placed_run *run = &scratch->runs[i];
+
+        if (run->kind == WIRE_KIND_DATA)
+            populate_pages(pages->populate, run->region, run->first_page, run->npages);
+    }
+}
+
+void receive_scratch_free(struct receive_scratch *scratch)
+{
+    unpacker_close(scratch->unpacker);
+    free(scratch->piece);
+}
+
 int receive_pages_take(struct receive_pages *pages, struct receive_scratch *scratch,
                        struct record_link *link, const struct record *record, struct error *err)
 {
+    bool hashed = record->header.flags & WIRE_FLAG_PAYLOAD_HASH;
+    bool through_files = !record->header.codec && !hashed && in_files(pages);
     unsigned nruns = 0, nvectors = 0;
     int rc = place_runs(pages, scratch, record, &nruns, &nvectors, err);
 
@@ -184,11 +292,19 @@ int receive_pages_take(struct receive_pages *pages, struct receive_scratch *scra
             scratch->zero_pages += run->npages;
             continue;
         }
-        if (pages->populate)
-            populate_pages(pages->populate, run->region, run->first_page, run->npages);
         mark_written(pages, run);
         scratch->data_pages += run->npages;
     }
-    return record->header.codec ? take_packed(scratch, link, record, nvectors, err)
-                                : take_plain(scratch, link, record, nvectors, err);
+    if (!through_files)
+        populate_runs(pages, scratch, nruns);
+    if (record->header.codec)
+        rc = take_packed(scratch, link, record, nvectors, err);
+    else if (through_files)
+        rc = take_through_files(pages, scratch, link, record, err);
+    else
+        rc = take_plain(scratch, link, record, nvectors, err);
+    /* What came through a file is there, and only to be mapped for the guest. */
+    if (!rc && through_files)
+        populate_runs(pages, scratch, nruns);
+    return rc;
 }

@@ -27,6 +27,7 @@ struct receive_scratch {
     struct unpacker *unpacker;       /* from the first compressed record on */
     struct wire_placed_run runs[WIRE_MAX_RUNS];
     struct iovec vectors[WIRE_MAX_RUNS];
+    uint8_t *piece; /* what goes through a file, on its way; from the first on */
 };
 
 int receive_pages_init(struct receive_pages *pages, const struct migrate_layout *layout,
@@ -35,8 +36,9 @@ void receive_pages_free(struct receive_pages *pages);
 
 /* Checks every run of the record against the layout, then receives the payload where it belongs.
  * Nothing is written before everything was checked. Several threads may take pages, each with a
- * scratch of its own; whoever frees a scratch closes its unpacker. */
+ * scratch of its own, all zero before the first. */
 int receive_pages_take(struct receive_pages *pages, struct receive_scratch *scratch,
                        struct record_link *link, const struct record *record, struct error *err);
+void receive_scratch_free(struct receive_scratch *scratch);
 
 #endif

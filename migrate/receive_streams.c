@@ -397,7 +397,7 @@ void receive_streams_close(struct receive_streams *streams)
         if (!streams->stream[i])
             continue;
         channel_close(streams->stream[i]->own_link.channel);
-        unpacker_close(streams->stream[i]->scratch.unpacker);
+        receive_scratch_free(&streams->stream[i]->scratch);
         free(streams->stream[i]);
         streams->stream[i] = NULL;
     }

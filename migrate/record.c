@@ -33,19 +33,19 @@ int record_receive_hello(struct record_link *link, uint16_t expected_role, struc
     return rc ? rc : wire_get_hello(bytes, expected_role, hello, err);
 }
 
-typedef int channel_sender(struct channel *channel, struct iovec *vectors, unsigned nvectors,
-                           struct error *err);
-
-static int send_record(struct record_link *link, struct wire_header *header, struct iovec *vectors,
-                       unsigned nvectors, channel_sender *send, struct error *err)
+/* Fills in the header, before anything is sent. */
+static void begin_record(struct record_link *link, struct wire_header *header,
+                         const struct iovec *head)
 {
-    uint64_t before = channel_sent_bytes(link->channel);
-    uint8_t *bytes = vectors[0].iov_base;
-    int rc;
+    uint8_t *bytes = head->iov_base;
 
     header->sequence = link->next_sent++;
     wire_put_header(bytes, header, bytes + WIRE_HEADER_BYTES);
-    rc = send(link->channel, vectors, nvectors, err);
+}
+
+/* What a failure leaves; `before` bytes had been sent before the record. */
+static int end_record(struct record_link *link, uint64_t before, int rc)
+{
     if (rc && channel_sent_bytes(link->channel) == before)
         link->next_sent--; /* the peer never saw any of it */
     else if (rc)
@@ -56,13 +56,20 @@ static int send_record(struct record_link *link, struct wire_header *header, str
 int record_send_vectors(struct record_link *link, struct wire_header *header, struct iovec *vectors,
                         unsigned nvectors, struct error *err)
 {
-    return send_record(link, header, vectors, nvectors, channel_send, err);
+    uint64_t before = channel_sent_bytes(link->channel);
+
+    begin_record(link, header, vectors);
+    return end_record(link, before, channel_send(link->channel, vectors, nvectors, err));
 }
 
 int record_send_pages(struct record_link *link, struct wire_header *header, struct iovec *vectors,
-                      unsigned nvectors, struct error *err)
+                      const struct channel_file *files, unsigned nvectors, struct error *err)
 {
-    return send_record(link, header, vectors, nvectors, channel_send_pages, err);
+    uint64_t before = channel_sent_bytes(link->channel);
+
+    begin_record(link, header, vectors);
+    return end_record(link, before,
+                      channel_send_pages(link->channel, vectors, files, nvectors, err));
 }
 
 int record_send(struct record_link *link, struct wire_header *header, const void *meta,

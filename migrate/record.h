@@ -44,7 +44,7 @@ int record_send_vectors(struct record_link *link, struct wire_header *header, st
 /* As record_send_vectors(), where the vectors after the first are guest RAM: channel_send_pages().
  */
 int record_send_pages(struct record_link *link, struct wire_header *header, struct iovec *vectors,
-                      unsigned nvectors, struct error *err);
+                      const struct channel_file *files, unsigned nvectors, struct error *err);
 
 /* Receives header and metadata, all checked. An ERROR record becomes -ECONNABORTED with the peer's
  * line. */

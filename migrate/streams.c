@@ -66,7 +66,8 @@ static int send_batch(struct stream *stream, struct batch *batch, struct wire_he
     pack(stream, batch, header);
     rc = header->codec
              ? record_send_vectors(stream->link, header, batch->vectors, batch->nvectors, err)
-             : record_send_pages(stream->link, header, batch->vectors, batch->nvectors, err);
+             : record_send_pages(stream->link, header, batch->vectors,
+                                 batch->in_files ? batch->files : NULL, batch->nvectors, err);
     progress_took(progress, &progress->view.send_ns, begin);
     batch_reset(batch);
     return rc;

@@ -9,7 +9,6 @@
 #include "tools/bench_child.h"
 #include "tools/binding.h"
 #include "vmm/base/bitmap.h"
-#include "vmm/base/zero_page.h"
 
 #define BLOCK_BYTES (2ull << 20)
 
@@ -153,12 +152,7 @@ static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_rou
 {
     struct engine_guest *guest = opaque;
     uint64_t *pending = guest->pending[chunk->region] + chunk->first_page / BITMAP_WORD_BITS;
-    const uint8_t *hva =
-        guest->memory.region[chunk->region].hva + chunk->first_page * MEMORY_PAGE_BYTES;
-    zero_page_check *reads_as_zero = zero_page_best();
     size_t nwords = bitmap_words(chunk->npages);
-    struct bitmap_run run;
-    uint64_t position = 0;
     int rc;
 
     memset(data, 0, nwords * sizeof(*data));
@@ -171,14 +165,9 @@ static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_rou
         data[w] &= pending[w];
         pending[w] = 0;
     }
-    while (!rc && first_round && bitmap_next_run(data, chunk->npages, &position, &run)) {
-        for (uint64_t page = run.first; page < run.first + run.count; page++) {
-            if (reads_as_zero(hva + page * MEMORY_PAGE_BYTES)) {
-                bitmap_clear(data, page);
-                bitmap_set(zero, page);
-            }
-        }
-    }
+    if (!rc && first_round)
+        rc = memory_sort_zeros(&guest->memory, chunk->region, chunk->first_page, chunk->npages,
+                               data, zero, err);
     return rc;
 }
 

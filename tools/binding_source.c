@@ -8,7 +8,6 @@
 
 #include "tools/binding.h"
 #include "vmm/base/bitmap.h"
-#include "vmm/base/zero_page.h"
 #include "vmm/dirty_ring.h"
 
 void binding_layout(const struct memory *memory, struct migrate_layout *layout)
@@ -17,7 +16,9 @@ void binding_layout(const struct memory *memory, struct migrate_layout *layout)
     for (unsigned i = 0; i < memory->nregions; i++)
         layout->region[i] = (struct migrate_region){.gpa = memory->region[i].gpa,
                                                     .npages = memory->region[i].npages,
-                                                    .hva = memory->region[i].hva};
+                                                    .hva = memory->region[i].hva,
+                                                    .has_file = memory_in_file(memory),
+                                                    .file = memory->region[i].fd};
 }
 
 static struct memory *memory_of(const struct binding_source *binding)
@@ -97,23 +98,6 @@ static int sync_log(void *opaque, uint64_t *pending_pages, struct error *err)
     return rc;
 }
 
-/* Moves the pages of `data` that read as zero to `zero`. */
-static void sort_out_zeros(const uint8_t *hva, uint64_t npages, uint64_t *data, uint64_t *zero)
-{
-    zero_page_check *reads_as_zero = zero_page_best();
-    struct bitmap_run run;
-    uint64_t position = 0;
-
-    while (bitmap_next_run(data, npages, &position, &run)) {
-        for (uint64_t page = run.first; page < run.first + run.count; page++) {
-            if (reads_as_zero(hva + page * MIGRATE_PAGE_BYTES)) {
-                bitmap_clear(data, page);
-                bitmap_set(zero, page);
-            }
-        }
-    }
-}
-
 static int claim_and_sort(struct binding_source *binding, const struct migrate_chunk *chunk,
                           bool first_round, uint64_t *data, uint64_t *zero, struct error *err)
 {
@@ -143,8 +127,8 @@ static int claim_and_sort(struct binding_source *binding, const struct migrate_c
     }
     if (!rc && (binding->zero_pages == BINDING_ZERO_ALL ||
                 (first_round && binding->zero_pages == BINDING_ZERO_FIRST)))
-        sort_out_zeros(memory->region[chunk->region].hva + chunk->first_page * MIGRATE_PAGE_BYTES,
-                       chunk->npages, data, zero);
+        rc = memory_sort_zeros(memory, chunk->region, chunk->first_page, chunk->npages, data, zero,
+                               err);
     return rc;
 }
 

@@ -55,6 +55,12 @@ void memory_destroy(struct memory *memory);
  * ones) or without. Calling it again changes the flag. api.rst 4.35 KVM_SET_USER_MEMORY_REGION. */
 int memory_set_slots(const struct memory *memory, int vm_fd, bool log_dirty, struct error *err);
 
+/* The regions' descriptors are files that read(2), write(2) and splice(2) work on, too. */
+static inline bool memory_in_file(const struct memory *memory)
+{
+    return memory->backing == MEMORY_MEMFD;
+}
+
 /* Host address of [gpa, gpa + bytes), or NULL unless the whole range lies in one region.
  * Overflow-safe. For reading: a writer uses memory_write(), or calls memory_mark_written() after
  * its last store. */
@@ -78,6 +84,12 @@ bool memory_take_marks_range(struct memory *memory, unsigned region, size_t firs
  * SEEK_DATA for memfd. The others read as zero and were never touched. */
 int memory_populated(const struct memory *memory, unsigned region, uint64_t first_page,
                      uint64_t npages, uint64_t *words, struct error *err);
+
+/* Moves the bits of pages that read as zero from `data` to `zero`; of [first_page, first_page +
+ * npages). Memory in a file is read through it: a mapping that nobody used yet would have to be
+ * made page by page. */
+int memory_sort_zeros(const struct memory *memory, unsigned region, uint64_t first_page,
+                      uint64_t npages, uint64_t *data, uint64_t *zero, struct error *err);
 
 /* Makes pages present ahead of being written (MADV_POPULATE_WRITE); contents stay. Any thread. */
 int memory_populate(const struct memory *memory, unsigned region, uint64_t first_page,

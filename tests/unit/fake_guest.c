@@ -12,7 +12,21 @@
 
 static const char fake_tree[] = "a machine of two regions";
 
-void fake_guest_init(struct fake_guest *guest, const uint64_t *npages, bool content)
+static void map_region(struct migrate_region *region, bool in_file)
+{
+    size_t bytes = region->npages * MIGRATE_PAGE_BYTES;
+
+    region->has_file = in_file;
+    region->file = in_file ? memfd_create("fake guest", MFD_CLOEXEC) : -1;
+    if (in_file && (region->file < 0 || ftruncate(region->file, (off_t)bytes)))
+        abort();
+    region->hva = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                       in_file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, region->file, 0);
+    if (region->hva == MAP_FAILED)
+        abort();
+}
+
+static void init(struct fake_guest *guest, const uint64_t *npages, bool content, bool in_files)
 {
     uint64_t gpa = 0;
 
@@ -24,10 +38,7 @@ void fake_guest_init(struct fake_guest *guest, const uint64_t *npages, bool cont
 
         region->gpa = gpa;
         region->npages = npages[i];
-        region->hva = mmap(NULL, npages[i] * MIGRATE_PAGE_BYTES, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (region->hva == MAP_FAILED)
-            abort();
+        map_region(region, in_files);
         gpa += (npages[i] + 1000) * MIGRATE_PAGE_BYTES;
         guest->dirty[i] = calloc(bitmap_words(npages[i]), sizeof(uint64_t));
         guest->pending[i] = calloc(bitmap_words(npages[i]), sizeof(uint64_t));
@@ -42,6 +53,16 @@ void fake_guest_init(struct fake_guest *guest, const uint64_t *npages, bool cont
     guest->running = true;
 }
 
+void fake_guest_init(struct fake_guest *guest, const uint64_t *npages, bool content)
+{
+    init(guest, npages, content, false);
+}
+
+void fake_guest_init_in_files(struct fake_guest *guest, const uint64_t *npages, bool content)
+{
+    init(guest, npages, content, true);
+}
+
 void fake_guest_free(struct fake_guest *guest)
 {
     __atomic_store_n(&guest->stop, true, __ATOMIC_RELAXED);
@@ -50,6 +71,8 @@ void fake_guest_free(struct fake_guest *guest)
     for (unsigned i = 0; i < FAKE_REGIONS; i++) {
         (void)munmap(guest->layout.region[i].hva,
                      guest->layout.region[i].npages * MIGRATE_PAGE_BYTES);
+        if (guest->layout.region[i].has_file)
+            (void)close(guest->layout.region[i].file);
         free(guest->dirty[i]);
         free(guest->pending[i]);
         free(guest->touched[i]);

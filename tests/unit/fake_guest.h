@@ -44,6 +44,8 @@ struct fake_guest {
 
 /* Regions of these sizes in pages. `content` fills half of the pages with something. */
 void fake_guest_init(struct fake_guest *guest, const uint64_t *npages, bool content);
+/* The same in files (memfd), which it says. */
+void fake_guest_init_in_files(struct fake_guest *guest, const uint64_t *npages, bool content);
 void fake_guest_free(struct fake_guest *guest);
 
 /* Starts a thread that writes to random pages while the guest runs. */

@@ -177,6 +177,31 @@ static void finds_populated(void **state)
     memory_destroy(&memory);
 }
 
+/* A byte anywhere makes a page data; only pages that were asked about are sorted. */
+static void sorts_zeros(void **state)
+{
+    enum memory_backing backing = *(enum memory_backing *)*state;
+    struct error err = {""};
+    struct memory memory;
+    uint64_t data[1] = {UINT64_MAX & ~(1ull << 5)}, zero[1] = {0};
+
+    create(&memory, backing);
+    assert_int_equal(memory_write(&memory, 64 * PAGE, "x", 1), 0);
+    assert_int_equal(memory_write(&memory, 81 * PAGE - 1, "x", 1), 0);
+    assert_int_equal(memory_write(&memory, 99 * PAGE + 200, "x", 1), 0);
+    assert_int_equal(memory_write(&memory, 70 * PAGE, "x", 1), 0);
+    assert_int_equal(memory_write(&memory, 70 * PAGE, "", 1), 0);
+    if (memory_sort_zeros(&memory, 0, 64, 36, data, zero, &err))
+        fail_msg("%s", err.text);
+    for (uint64_t i = 0; i < 36; i++) {
+        bool holds = i == 0 || i == 16 || i == 35;
+
+        assert_int_equal(bitmap_test(data, i), holds && i != 5);
+        assert_int_equal(bitmap_test(zero, i), !holds && i != 5);
+    }
+    memory_destroy(&memory);
+}
+
 static void populates_without_destroying(void **state)
 {
     enum memory_backing backing = *(enum memory_backing *)*state;
@@ -298,6 +323,9 @@ int main(void)
         WITH(finds_populated, anon),
         WITH(finds_populated, thp),
         WITH(finds_populated, memfd),
+        WITH(sorts_zeros, anon),
+        WITH(sorts_zeros, thp),
+        WITH(sorts_zeros, memfd),
         WITH(populates_without_destroying, anon),
         WITH(populates_without_destroying, thp),
         WITH(populates_without_destroying, memfd),

@@ -91,7 +91,7 @@ static enum channel_zerocopy send_pieces(enum channel_zerocopy wanted, uint64_t 
         memset(head, (int)i, sizeof(head));
         memcpy(expected + (size_t)i * (PIECE_BYTES + 64), head, sizeof(head));
         memcpy(expected + (size_t)i * (PIECE_BYTES + 64) + 64, sent, PIECE_BYTES);
-        if (channel_send_pages(channel, vectors, 3, &err))
+        if (channel_send_pages(channel, vectors, NULL, 3, &err))
             fail_msg("%s", err.text);
         memset(head, 0xee, sizeof(head)); /* the head is the caller's again at once */
     }
@@ -216,7 +216,7 @@ static int settle_slowly(bool silent, bool shut, struct error *err)
         channel_close(channel);
         skip(); /* a kernel before 6.1 */
     }
-    assert_int_equal(channel_send_pages(channel, vectors, 2, err), 0);
+    assert_int_equal(channel_send_pages(channel, vectors, NULL, 2, err), 0);
     assert_int_equal(pthread_create(&thread, NULL, read_slowly, &reader), 0);
     if (shut)
         channel_shut(channel, true);
