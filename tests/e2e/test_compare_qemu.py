@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -48,6 +49,34 @@ def test_a_comparison_that_ends_early():
     script.measure = measure
     check(script.attempt(None, None, "idle", rows) == "QEMU ended", "the problem is told")
     check(rows == {"pageferry": [1], "qemu": [1]}, f"complete turns are kept: {rows}")
+
+
+def test_a_vmm_that_ends():
+    """However its socket says so, it is one line."""
+    script = load()
+    from compare_qemu.qmp import Qmp
+    for leaves_unread in (False, True):
+        ours, theirs = socket.socketpair()
+        vmm = Qmp.__new__(Qmp)
+        vmm.socket, vmm.rest, vmm.events, vmm.seconds, vmm.process = ours, b"", [], 5, Ended()
+        if leaves_unread:
+            ours.sendall(b"unread")  # then a close resets
+        theirs.close()
+        try:
+            vmm.command("stop")
+            check(False, "a VMM that ended answered")
+        except script.Failure as failure:
+            check(str(failure) == "QEMU ended: its last words", str(failure))
+
+
+class Ended:
+    """A process that is no more."""
+
+    def last_words(self):
+        return "its last words"
+
+    def __str__(self):
+        return "QEMU"
 
 
 class Words:
@@ -125,7 +154,7 @@ def test_compares_engines():
 
 
 if sys.argv[1:] == ["logic"]:
-    main(test_pairs_with_the_best_qemu, test_a_comparison_that_ends_early, test_observer, test_refuses, kvm=False)
+    main(test_pairs_with_the_best_qemu, test_a_comparison_that_ends_early, test_a_vmm_that_ends, test_observer, test_refuses, kvm=False)
 elif not shutil.which("qemu-system-x86_64"):
     print("SKIP: no qemu-system-x86_64 (Debian: qemu-system-x86)")
     sys.exit(77)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A guest that verifies itself is migrated while it runs, back and forth, and finds no fault.
-Usage: test_hops.py [--dirty-log=KIND] [--streams=N] [--compress=KIND] MEMORY CPUS HOPS [PARAMETERS…]; the first as for
-`run` and `receive`, the others as for `migrate`.
+Usage: test_hops.py [--dirty-log=KIND] [--backing=KIND] [--streams=N] [--compress=KIND] MEMORY CPUS HOPS [PARAMETERS…]; the first two as
+for `run` and `receive`, the others as for `migrate`.
 """
 import sys
 
@@ -10,7 +10,7 @@ from harness import Control, check, finish, main, migrate_well, receive, run, ti
 options, ways = [], []
 while sys.argv[1].startswith("--"):
     option = sys.argv.pop(1)
-    (options if option.startswith("--dirty-log=") else ways).append(option)
+    (options if option.startswith(("--dirty-log=", "--backing=")) else ways).append(option)
 memory, cpus, hops = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 workload = " ".join(sys.argv[4:]) or "memcheck"
 

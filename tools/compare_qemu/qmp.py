@@ -32,7 +32,10 @@ class Qmp:
         """What came, whole messages only; nothing after so many seconds."""
         if not select.select([self.socket], [], [], seconds)[0]:
             return []
-        data = self.socket.recv(65536)
+        try:
+            data = self.socket.recv(65536)
+        except OSError:
+            data = b""
         if not data:
             raise Failure(f"{self.process} ended: {self.process.last_words()}")
         *lines, self.rest = (self.rest + data).split(b"\n")
@@ -51,7 +54,10 @@ class Qmp:
     def command(self, name, **arguments):
         """Names of arguments have underscores for QMP's dashes."""
         message = {"execute": name, "arguments": {key.replace("_", "-"): value for key, value in arguments.items()}}
-        self.socket.sendall(json.dumps(message).encode() + b"\n")
+        try:
+            self.socket.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            pass  # it ended; reading tells its last words
         reply = self._next(lambda message: "return" in message or "error" in message)
         if "error" in reply:
             raise Failure(f"{self.process}: {name}: {reply['error'].get('desc')}")
