@@ -78,7 +78,10 @@ static bool worth_a_round(const struct converge_policy *policy, const struct con
 {
     double dirtied = (double)input->dirty_rate * MIGRATE_PAGE_BYTES * 100;
 
-    if (timed_out(policy, input->elapsed_ns) || predicted_ns / 2 <= input->fixed_ns)
+    if (history->worth_rounds == CONVERGE_WORTH_ROUNDS || predicted_ns / 2 <= input->fixed_ns)
+        return false;
+    /* A round that the timeout ends in its middle is no gain. */
+    if (policy->timeout_ns && timed_out(policy, input->elapsed_ns + 2 * predicted_ns))
         return false;
     if (dirtied > (double)input->bandwidth * CONVERGE_WORTH_PERCENT)
         return false;
@@ -133,6 +136,8 @@ struct converge_verdict converge_decide(const struct converge_policy *policy,
     verdict.throttle = next_throttle(policy, history, input->pending_bytes);
     if (timed_out(policy, input->elapsed_ns))
         history->late_rounds++;
+    if (verdict.reason == CONVERGE_WORTH_A_ROUND)
+        history->worth_rounds++;
     history->throttle = verdict.throttle;
     history->pending_bytes[history->nrounds % CONVERGE_RECENT_ROUNDS] = input->pending_bytes;
     history->nrounds++;

@@ -21,9 +21,10 @@
 #define CONVERGE_PROGRESS_PERCENT 75u
 
 /* Within the limit another round is made where it would leave at most this share of what is to be
- * copied, and copying is most of the downtime. Each such round is shorter than the limit, and ends
- * them unless it made progress: together they last a few times the limit at most. */
+ * copied, and copying is most of the downtime; and only so many in a migration, for each may be the
+ * one in which a guest that comes in bursts has one. */
 #define CONVERGE_WORTH_PERCENT 50u
+#define CONVERGE_WORTH_ROUNDS  4u
 
 /* Rounds among which a local minimum is looked for. */
 #define CONVERGE_RECENT_ROUNDS 4u
@@ -56,8 +57,9 @@ struct converge_input {
 struct converge_history {
     uint64_t pending_bytes[CONVERGE_RECENT_ROUNDS]; /* round r at r % CONVERGE_RECENT_ROUNDS */
     uint64_t nrounds;
-    unsigned late_rounds; /* that ended after the timeout */
-    unsigned throttle;    /* percent now */
+    unsigned late_rounds;  /* that ended after the timeout */
+    unsigned worth_rounds; /* that were made within the limit */
+    unsigned throttle;     /* percent now */
 };
 
 enum converge_decision {

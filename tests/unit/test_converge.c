@@ -152,6 +152,8 @@ static const struct worth_case worth_cases[] = {
     {0, 9, 20000, 10, 1, CONVERGE_WITHIN_LIMIT},
     {90, 0, 20000, 1, 1, CONVERGE_WITHIN_LIMIT},
     {0, 90, 20000, 0, 999, CONVERGE_WITHIN_LIMIT}, /* no time is left */
+    {0, 90, 20000, 0, 830, CONVERGE_WITHIN_LIMIT}, /* too little for a round that takes longer */
+    {0, 90, 20000, 0, 800, CONVERGE_WORTH_A_ROUND},
     {0, 101, 20000, 0, 1, CONVERGE_OVER_LIMIT},
 };
 
@@ -177,6 +179,25 @@ static void test_worth_a_round(void **state)
                                                ? CONVERGE_SWITCH_OVER
                                                : CONVERGE_ANOTHER_ROUND);
     }
+}
+
+/* A guest that comes in bursts: over the limit and within it by turns. */
+static void test_worth_has_an_end(void **state)
+{
+    const struct converge_policy policy = {.limit_ns = 100 * MS};
+    struct converge_history history = {.nrounds = 0};
+    unsigned worth = 0;
+
+    (void)state;
+    for (unsigned r = 0; r < 40; r++) {
+        struct converge_input input = {.pending_bytes = r % 2 ? 20000000 : 200000000,
+                                       .bandwidth = 1000000000,
+                                       .dirty_rate = 20000};
+
+        if (converge_decide(&policy, &input, &history).reason == CONVERGE_WORTH_A_ROUND)
+            worth++;
+    }
+    assert_int_equal(worth, CONVERGE_WORTH_ROUNDS);
 }
 
 static void test_throttle_has_an_end(void **state)
@@ -264,6 +285,7 @@ int main(void)
         cmocka_unit_test(test_decisions),
         cmocka_unit_test(test_courses),
         cmocka_unit_test(test_worth_a_round),
+        cmocka_unit_test(test_worth_has_an_end),
         cmocka_unit_test(test_throttle_has_an_end),
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_pace_keeps_the_limit),
