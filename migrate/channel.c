@@ -174,9 +174,7 @@ static int send_files(struct channel *channel, struct iovec *vectors,
 {
     int rc = channel_ring_transfer(channel, CHANNEL_SEND_MORE, vectors, 1, err);
 
-    for (unsigned i = 1; !rc && i < nvectors; i++)
-        rc = channel_file_send(channel, &files[i], vectors[i].iov_len, i + 1 < nvectors, err);
-    return rc;
+    return rc ? rc : channel_file_send(channel, vectors + 1, files + 1, nvectors - 1, err);
 }
 
 int channel_send_pages(struct channel *channel, struct iovec *vectors,
@@ -190,7 +188,7 @@ int channel_send_pages(struct channel *channel, struct iovec *vectors,
     if (!bytes ||
         (channel->zerocopy != CHANNEL_ZEROCOPY_ON && channel->zerocopy != CHANNEL_ZEROCOPY_AUTO))
         return channel_send(channel, vectors, nvectors, err);
-    if (files)
+    if (files && channel_file_ready(channel))
         return send_files(channel, vectors, files, nvectors, err);
     if (bytes < CHANNEL_ZEROCOPY_MIN_BYTES)
         return channel_send(channel, vectors, nvectors, err);

@@ -104,7 +104,7 @@ static bool is_cancelled(const struct channel *channel)
     return channel->cancelled && !channel->forget_cancel;
 }
 
-static uint64_t wait_until(const struct channel *channel)
+uint64_t channel_ring_until(const struct channel *channel)
 {
     uint64_t until_ns = clock_now_ns() + channel->deadline_ns;
 
@@ -241,7 +241,7 @@ int channel_ring_transfer(struct channel *channel, enum channel_direction direct
         if (!sqe)
             return error_set(err, EBUSY, "io_uring has no free submission entry");
         prepare_transfer(channel, sqe, direction, &message);
-        moved = run_transfer(channel, sqe, wait_until(channel));
+        moved = run_transfer(channel, sqe, channel_ring_until(channel));
         if (moved == -EINTR || moved == -EAGAIN)
             continue;
         if (moved < 0 && direction == CHANNEL_SEND_ZEROCOPY) {
@@ -275,7 +275,7 @@ static bool peer_acknowledges(const struct channel *channel, uint64_t until_ns, 
 
 int channel_ring_settle(struct channel *channel, unsigned left, struct error *err)
 {
-    uint64_t until_ns = wait_until(channel);
+    uint64_t until_ns = channel_ring_until(channel);
     uint64_t held = channel_unacknowledged(channel);
 
     while (channel->notifications > left) {
@@ -288,7 +288,7 @@ int channel_ring_settle(struct channel *channel, unsigned left, struct error *er
         if (rc == -ETIME && slice_ns >= until_ns)
             moved = moved || peer_acknowledges(channel, until_ns, &held);
         if (moved)
-            until_ns = wait_until(channel);
+            until_ns = channel_ring_until(channel);
         if (rc == -ETIME && (moved || slice_ns < until_ns))
             rc = 0;
         if (!rc && is_cancelled(channel))
@@ -329,9 +329,9 @@ int channel_ring_poll(struct channel *channel, uint64_t timeout_ns, struct error
     return poll_until(channel, CHANNEL_RECEIVE, clock_now_ns() + timeout_ns, err);
 }
 
-int channel_ring_wait_writable(struct channel *channel, struct error *err)
+int channel_ring_wait_writable(struct channel *channel, uint64_t until_ns, struct error *err)
 {
-    int rc = poll_until(channel, CHANNEL_SEND_FILE, wait_until(channel), err);
+    int rc = poll_until(channel, CHANNEL_SEND_FILE, until_ns, err);
 
     if (rc == 0)
         return channel_ring_failed(channel, CHANNEL_SEND_FILE, ETIMEDOUT, err);

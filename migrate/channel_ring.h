@@ -59,17 +59,21 @@ void channel_ring_account(struct channel *channel, enum channel_direction direct
 int channel_ring_failed(const struct channel *channel, enum channel_direction direction, int code,
                         struct error *err);
 
-/* Sends from a file; `more` follows at once. Internal to channel_send_pages(). */
-int channel_file_send(struct channel *channel, const struct channel_file *file, size_t bytes,
-                      bool more, struct error *err);
+/* Whether it has what sending from files needs. */
+bool channel_file_ready(struct channel *channel);
+/* Sends what the vectors would, from their files. Internal to channel_send_pages(). */
+int channel_file_send(struct channel *channel, const struct iovec *vectors,
+                      const struct channel_file *files, unsigned nvectors, struct error *err);
 /* Closes what that needed. */
 void channel_file_close(struct channel *channel);
 
 /* Waits until at most `left` sends' notifications are missing. */
 int channel_ring_settle(struct channel *channel, unsigned left, struct error *err);
 
-/* Waits, for a deadline at most, until something can be sent: 0, or -errno with a line. */
-int channel_ring_wait_writable(struct channel *channel, struct error *err);
+/* When a wait that begins now is over. */
+uint64_t channel_ring_until(const struct channel *channel);
+/* Waits until something can be sent: 0, or -errno with a line. */
+int channel_ring_wait_writable(struct channel *channel, uint64_t until_ns, struct error *err);
 
 /* Polls for a readable byte: 1, 0 when the time is over, or -errno with a line. */
 int channel_ring_poll(struct channel *channel, uint64_t timeout_ns, struct error *err);
