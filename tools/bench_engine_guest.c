@@ -193,7 +193,7 @@ static int pause_guest(void *opaque, bool last, bool *was_running, struct error 
 
     (void)last;
     (void)err;
-    engine_writer_stop(&guest->writer);
+    engine_writer_pause(&guest->writer);
     *was_running = true;
     return 0;
 }
@@ -208,9 +208,11 @@ static int save(void *opaque, void **state, size_t *state_bytes, struct error *e
 
 static int resume(void *opaque, bool run, struct error *err)
 {
-    (void)opaque;
-    (void)run;
+    struct engine_guest *guest = opaque;
+
     (void)err;
+    if (run)
+        engine_writer_resume(&guest->writer);
     return 0;
 }
 

@@ -23,18 +23,26 @@ static void store(struct engine_writer *writer, uint64_t number)
     bitmap_set_atomic(writer->log, page);
 }
 
+/* Under the lock: what is due by now. */
+static void store_due(struct engine_writer *writer)
+{
+    uint64_t elapsed_ns = clock_now_ns() - writer->since_ns;
+    uint64_t due = elapsed_ns / CLOCK_NS_PER_SEC * writer->rate +
+                   elapsed_ns % CLOCK_NS_PER_SEC * writer->rate / CLOCK_NS_PER_SEC;
+
+    for (; writer->done_since < due; writer->done_since++)
+        store(writer, writer->done++);
+}
+
 static void *writer_main(void *opaque)
 {
     struct engine_writer *writer = opaque;
-    uint64_t begin = clock_now_ns(), done = 0;
 
     while (!atomic_load(&writer->stop)) {
-        uint64_t elapsed_ns = clock_now_ns() - begin;
-        uint64_t due = elapsed_ns / CLOCK_NS_PER_SEC * writer->rate +
-                       elapsed_ns % CLOCK_NS_PER_SEC * writer->rate / CLOCK_NS_PER_SEC;
-
-        while (done < due && !atomic_load(&writer->stop))
-            store(writer, done++);
+        (void)pthread_mutex_lock(&writer->lock);
+        if (!writer->paused)
+            store_due(writer);
+        (void)pthread_mutex_unlock(&writer->lock);
         (void)nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
     }
     return NULL;
@@ -45,28 +53,46 @@ int engine_writer_start(struct engine_writer *writer, struct error *err)
     int rc;
 
     atomic_init(&writer->stop, false);
+    (void)pthread_mutex_init(&writer->lock, NULL);
+    writer->since_ns = clock_now_ns();
     writer->log = calloc(bitmap_words(writer->npages), sizeof(uint64_t));
     if (!writer->log)
         return error_set(err, ENOMEM, "no memory for a bitmap");
     rc = pthread_create(&writer->thread, NULL, writer_main, writer);
     if (rc)
         return error_set(err, rc, "a thread that writes: %s", strerror(rc));
-    writer->runs = true;
+    writer->started = true;
     return 0;
 }
 
-void engine_writer_stop(struct engine_writer *writer)
+static void set_paused(struct engine_writer *writer, bool paused)
 {
-    if (!writer->runs)
+    if (!writer->started)
         return;
-    atomic_store(&writer->stop, true);
-    (void)pthread_join(writer->thread, NULL);
-    writer->runs = false;
+    (void)pthread_mutex_lock(&writer->lock);
+    writer->paused = paused;
+    writer->since_ns = clock_now_ns();
+    writer->done_since = 0;
+    (void)pthread_mutex_unlock(&writer->lock);
+}
+
+void engine_writer_pause(struct engine_writer *writer)
+{
+    set_paused(writer, true);
+}
+
+void engine_writer_resume(struct engine_writer *writer)
+{
+    set_paused(writer, false);
 }
 
 void engine_writer_free(struct engine_writer *writer)
 {
-    engine_writer_stop(writer);
+    if (writer->started) {
+        atomic_store(&writer->stop, true);
+        (void)pthread_join(writer->thread, NULL);
+        writer->started = false;
+    }
     free(writer->log);
     writer->log = NULL;
 }

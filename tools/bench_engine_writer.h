@@ -19,16 +19,21 @@ struct engine_writer {
     uint64_t *log;   /* a bit for each page, set after the store; owned */
     pthread_t thread;
     atomic_bool stop;
-    bool runs;
+    bool started;
+    pthread_mutex_t lock; /* held while it stores; of the rest */
+    bool paused;
+    uint64_t since_ns, done_since; /* the pace begins anew after a pause */
+    uint64_t done;
 };
 
 #define ENGINE_WRITER_MAX_RATE 10000000ull
 
 /* The caller has set hva, npages and rate. 0 or -errno with a line. */
 int engine_writer_start(struct engine_writer *writer, struct error *err);
-/* No store comes after its return, and all that came are in the log. May be called again. */
-void engine_writer_stop(struct engine_writer *writer);
-/* Stops it too. */
+/* No store comes between a pause and what resumes it, and all that came before are in the log. */
+void engine_writer_pause(struct engine_writer *writer);
+void engine_writer_resume(struct engine_writer *writer);
+/* Ends it. Fine where it was never started. */
 void engine_writer_free(struct engine_writer *writer);
 
 /* Moves what is in the log into `pending`, of npages bits. Any thread, while it runs. */

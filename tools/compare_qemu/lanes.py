@@ -136,7 +136,10 @@ class EngineLane:
         """There is nothing to wait for."""
 
     def hop(self):
-        done = subprocess.run(self.command, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(self.command, capture_output=True, text=True, check=False, timeout=MOVE_S)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"pageferry: the migration does not end within {MOVE_S} s") from None
         if done.returncode:
             raise Failure(f"pageferry: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
         (row,) = json.loads(done.stdout)["migrations"]
