@@ -25,6 +25,12 @@ uint64_t converge_predict_ns(const struct converge_input *input)
     return input->fixed_ns + (uint64_t)copy_ns;
 }
 
+uint64_t converge_dirty_rate(uint64_t pending_pages, uint64_t round_ns)
+{
+    return (uint64_t)((double)pending_pages / (double)(round_ns ? round_ns : 1) *
+                      (double)CLOCK_NS_PER_SEC);
+}
+
 static bool timed_out(const struct converge_policy *policy, uint64_t elapsed_ns)
 {
     return policy->timeout_ns && elapsed_ns >= policy->timeout_ns;

@@ -90,6 +90,9 @@ struct converge_verdict {
  * told. */
 uint64_t converge_predict_ns(const struct converge_input *input);
 
+/* Pages/s, of what a round of so long left. */
+uint64_t converge_dirty_rate(uint64_t pending_pages, uint64_t round_ns);
+
 /* The timeout has come, and the policy is to give up then: also in the middle of a round. */
 bool converge_must_give_up(const struct converge_policy *policy, uint64_t elapsed_ns);
 

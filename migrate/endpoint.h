@@ -32,6 +32,16 @@ struct migrate_layout {
     unsigned nregions;
 };
 
+/* Whether all RAM is in files. */
+static inline bool migrate_layout_in_files(const struct migrate_layout *layout)
+{
+    for (unsigned i = 0; i < layout->nregions; i++) {
+        if (!layout->region[i].has_file)
+            return false;
+    }
+    return true;
+}
+
 /* A part of one region. first_page is a multiple of 64; npages too, unless the chunk ends the
  * region. */
 struct migrate_chunk {

@@ -113,16 +113,6 @@ static void *populate_main(void *opaque)
     return NULL;
 }
 
-/* Running ahead, a thread would only clear pages that a file is about to be given whole. */
-static bool in_files(const struct migrate_layout *layout)
-{
-    for (unsigned i = 0; i < layout->nregions; i++) {
-        if (!layout->region[i].has_file)
-            return false;
-    }
-    return true;
-}
-
 void populate_begin(struct populate *populate, unsigned busy)
 {
     cpu_set_t allowed;
@@ -130,8 +120,9 @@ void populate_begin(struct populate *populate, unsigned busy)
     if (populate->begun)
         return;
     __atomic_store_n(&populate->begun, true, __ATOMIC_RELEASE);
-    if (!in_files(&populate->layout) && sched_getaffinity(0, sizeof(allowed), &allowed) == 0 &&
-        CPU_COUNT(&allowed) > (int)busy)
+    /* Ahead of files, a thread would only clear pages that are about to be given whole. */
+    if (!migrate_layout_in_files(&populate->layout) &&
+        sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && CPU_COUNT(&allowed) > (int)busy)
         populate->started = pthread_create(&populate->thread, NULL, populate_main, populate) == 0;
 }
 

@@ -161,14 +161,12 @@ static int set_throttle(struct precopy *p, unsigned percent, struct error *err)
 static int judge_round(struct precopy *p, uint64_t pending, uint64_t round_ns, bool *go_on,
                        struct error *err)
 {
-    struct converge_input input = {
-        .pending_bytes = pending * MIGRATE_PAGE_BYTES,
-        .bandwidth = p->bandwidth,
-        /* STATE to READY, COMMIT to RUNNING. */
-        .fixed_ns = p->fixed_ns + 2 * p->round_trip_ns,
-        .elapsed_ns = clock_now_ns() - p->rounds_begin_ns,
-        .dirty_rate = (uint64_t)((double)pending / (double)(round_ns ? round_ns : 1) *
-                                 (double)CLOCK_NS_PER_SEC)};
+    struct converge_input input = {.pending_bytes = pending * MIGRATE_PAGE_BYTES,
+                                   .bandwidth = p->bandwidth,
+                                   /* STATE to READY, COMMIT to RUNNING. */
+                                   .fixed_ns = p->fixed_ns + 2 * p->round_trip_ns,
+                                   .elapsed_ns = clock_now_ns() - p->rounds_begin_ns,
+                                   .dirty_rate = converge_dirty_rate(pending, round_ns)};
     struct converge_verdict verdict = converge_decide(&p->policy, &input, &p->history);
     char why[CONVERGE_TEXT_BYTES];
 

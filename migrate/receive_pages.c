@@ -248,15 +248,6 @@ static int take_through_files(const struct receive_pages *pages, struct receive_
     return rc;
 }
 
-static bool in_files(const struct receive_pages *pages)
-{
-    for (unsigned i = 0; i < pages->layout.nregions; i++) {
-        if (!pages->layout.region[i].has_file)
-            return false;
-    }
-    return true;
-}
-
 static void populate_runs(struct receive_pages *pages, const struct receive_scratch *scratch,
                           unsigned nruns)
 {
@@ -278,7 +269,8 @@ int receive_pages_take(struct receive_pages *pages, struct receive_scratch *scra
                        struct record_link *link, const struct record *record, struct error *err)
 {
     bool hashed = record->header.flags & WIRE_FLAG_PAYLOAD_HASH;
-    bool through_files = !record->header.codec && !hashed && in_files(pages);
+    bool through_files =
+        !record->header.codec && !hashed && migrate_layout_in_files(&pages->layout);
     unsigned nruns = 0, nvectors = 0;
     int rc = place_runs(pages, scratch, record, &nruns, &nvectors, err);
 

@@ -72,14 +72,14 @@ static int measure_fixed_cost(struct saver *s, struct error *err)
     return rc ? rc : resumed;
 }
 
-static void show_prediction(struct saver *s, uint64_t pending, uint64_t predicted_ns, uint64_t ns)
+static void show_prediction(struct saver *s, uint64_t pending, uint64_t predicted_ns,
+                            uint64_t dirty_rate)
 {
     struct progress_view *view = progress_begin(s->progress);
 
     view->remaining_bytes = pending * MIGRATE_PAGE_BYTES;
     view->predicted_downtime_ns = predicted_ns;
-    view->dirty_rate =
-        (uint64_t)((double)pending / (double)(ns ? ns : 1) * (double)CLOCK_NS_PER_SEC);
+    view->dirty_rate = dirty_rate;
     progress_end(s->progress);
 }
 
@@ -137,7 +137,7 @@ static int copy_rounds(struct saver *s, struct error *err)
     for (;; s->round++) {
         struct converge_input input = {.fixed_ns = 0};
         struct converge_verdict verdict;
-        uint64_t begin = clock_now_ns(), round_ns;
+        uint64_t begin = clock_now_ns();
 
         rc = run_round(s, pending, err);
         if (!rc)
@@ -149,12 +149,10 @@ static int copy_rounds(struct saver *s, struct error *err)
         input.pending_bytes = pending * MIGRATE_PAGE_BYTES;
         input.bandwidth = s->bandwidth;
         input.fixed_ns = s->fixed_ns;
-        round_ns = clock_now_ns() - begin;
         input.elapsed_ns = clock_now_ns() - s->rounds_begin_ns;
-        input.dirty_rate = (uint64_t)((double)pending / (double)(round_ns ? round_ns : 1) *
-                                      (double)CLOCK_NS_PER_SEC);
+        input.dirty_rate = converge_dirty_rate(pending, clock_now_ns() - begin);
         verdict = converge_decide(&s->policy, &input, &s->history);
-        show_prediction(s, pending, verdict.predicted_ns, round_ns);
+        show_prediction(s, pending, verdict.predicted_ns, input.dirty_rate);
         if (verdict.decision == CONVERGE_GIVE_UP)
             return timed_out(s, err);
         if (verdict.decision == CONVERGE_SWITCH_OVER) {
