@@ -25,29 +25,13 @@
 #include "migrate/precopy.h"
 #include "migrate/receive.h"
 #include "tests/unit/fake_guest.h"
+#include "tests/unit/tcp_pair.h"
 #include "vmm/base/clock.h"
 
 #define MAX_STREAMS 3
 #define FILE_BYTES  (3u << 20)
 
 static const uint64_t sizes[FAKE_REGIONS] = {2048 + 37, 4096};
-
-static void tcp_pair(int *fds)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof(address);
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-
-    assert_true(listener >= 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
-    assert_int_equal(listen(listener, 1), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &length), 0);
-    fds[0] = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(fds[0], (struct sockaddr *)&address, sizeof(address)), 0);
-    fds[1] = accept(listener, NULL, NULL);
-    assert_true(fds[1] >= 0);
-    (void)close(listener);
-}
 
 /* ---- whole migrations */
 
