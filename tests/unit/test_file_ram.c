@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -306,13 +307,42 @@ static void test_waits(void **state)
     assert_true(clock_now_ns() - begin_ns < 50 * CLOCK_NS_PER_SEC); /* of a minute's patience */
 }
 
+/* A process that has no descriptor left for a pipe sends from the mapping instead. */
+static void test_without_a_pipe(void **state)
+{
+    struct channel_options options = {.deadline_ns = 10 * CLOCK_NS_PER_SEC, .cancel_fd = -1};
+    struct channel_file files[2] = {{-1, 0}, {-1, 0}};
+    uint8_t head[64] = {0}, page[4096], got[sizeof(head) + sizeof(page)];
+    struct iovec vectors[2] = {{head, sizeof(head)}, {page, sizeof(page)}};
+    struct error err = {.text = ""};
+    struct rlimit before, none;
+    struct channel *channel;
+    int fds[2], rc;
+
+    (void)state;
+    memset(page, 7, sizeof(page));
+    tcp_pair(fds);
+    assert_int_equal(channel_open(&channel, fds[0], fds[0], &options, &err), 0);
+    assert_int_equal(channel_use_zerocopy(channel, CHANNEL_ZEROCOPY_AUTO, &err), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    rc = channel_send_pages(channel, vectors, files, 2, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    if (rc)
+        fail_msg("%s", err.text);
+    assert_int_equal(recv(fds[1], got, sizeof(got), MSG_WAITALL), sizeof(got));
+    assert_memory_equal(got + sizeof(head), page, sizeof(page));
+    channel_close(channel);
+    (void)close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_busy_guest),
-        cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_short_file),
-        cmocka_unit_test(test_waits),
+        cmocka_unit_test(test_busy_guest),     cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_short_file),     cmocka_unit_test(test_waits),
+        cmocka_unit_test(test_without_a_pipe),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
