@@ -73,7 +73,7 @@ int engine_guest_present(const struct engine_guest *guest, uint64_t *bytes, stru
     for (unsigned i = 0; i < guest->memory.nregions; i++) {
         uint64_t npages = guest->memory.region[i].npages;
         uint64_t *words = calloc(bitmap_words(npages), sizeof(uint64_t));
-        int rc = words ? memory_populated(&guest->memory, i, 0, npages, words, err)
+        int rc = words ? memory_populated(&guest->memory, i, 0, npages, words, NULL, err)
                        : error_set(err, ENOMEM, "no memory for a bitmap");
 
         if (!rc)
@@ -105,7 +105,7 @@ static int populated(void *opaque, const struct migrate_chunk *chunk, uint64_t *
     struct engine_guest *guest = opaque;
 
     return memory_populated(&guest->memory, chunk->region, chunk->first_page, chunk->npages, words,
-                            err);
+                            &guest->populated, err);
 }
 
 static int log_start(void *opaque, struct error *err)
@@ -146,21 +146,21 @@ static int sync_log(void *opaque, uint64_t *pending_pages, struct error *err)
     return 0;
 }
 
-/* As a machine's: holes are looked up after the clear, what reads as zero is not sent. */
+/* As a machine's: in round 0 holes are looked up after the clear, and what reads as zero is not
+ * sent. */
 static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_round, uint64_t *data,
                  uint64_t *zero, struct error *err)
 {
     struct engine_guest *guest = opaque;
     uint64_t *pending = guest->pending[chunk->region] + chunk->first_page / BITMAP_WORD_BITS;
     size_t nwords = bitmap_words(chunk->npages);
-    int rc;
+    int rc = 0;
 
-    memset(data, 0, nwords * sizeof(*data));
+    memset(data, first_round ? 0 : 0xff, nwords * sizeof(*data));
     memset(zero, 0, nwords * sizeof(*zero));
-    if (!bitmap_any(pending, chunk->npages))
-        return 0;
-    rc = memory_populated(&guest->memory, chunk->region, chunk->first_page, chunk->npages, data,
-                          err);
+    if (first_round)
+        rc = memory_populated(&guest->memory, chunk->region, chunk->first_page, chunk->npages, data,
+                              &guest->populated, err);
     for (size_t w = 0; w < nwords; w++) {
         data[w] &= pending[w];
         pending[w] = 0;

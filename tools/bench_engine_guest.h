@@ -20,6 +20,7 @@ struct engine_guest {
     uint64_t dirty_rate;  /* pages a second that are stored to while it migrates; 0: none */
     uint64_t dirty_bytes; /* of the first RAM, in turn */
     struct engine_writer writer;
+    struct memory_known populated;
 };
 
 /* Its RAM, of the size and backing that are set, laid out as a machine's. */

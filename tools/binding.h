@@ -21,6 +21,7 @@ struct binding_source {
     struct dirty_log_options log_options;
     struct dirty_log *log; /* while the engine logs */
     uint64_t *holes;       /* one chunk's words */
+    struct memory_known populated;
     enum binding_zero_pages zero_pages;
     bool moved; /* the guest runs elsewhere */
     struct binding_recorder recorder;

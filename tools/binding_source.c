@@ -43,7 +43,7 @@ static int populated(void *opaque, const struct migrate_chunk *chunk, uint64_t *
     struct binding_source *binding = opaque;
 
     return memory_populated(memory_of(binding), chunk->region, chunk->first_page, chunk->npages,
-                            words, err);
+                            words, &binding->populated, err);
 }
 
 static int log_start(void *opaque, struct error *err)
@@ -120,8 +120,8 @@ static int claim_and_sort(struct binding_source *binding, const struct migrate_c
         if (!present)
             return error_set(err, ENOMEM, "no memory for a chunk's bitmap");
         binding->holes = present;
-        rc =
-            memory_populated(memory, chunk->region, chunk->first_page, chunk->npages, present, err);
+        rc = memory_populated(memory, chunk->region, chunk->first_page, chunk->npages, present,
+                              &binding->populated, err);
         for (size_t i = 0; !rc && i < nwords; i++)
             data[i] &= present[i];
     }

@@ -65,50 +65,69 @@ static int populated_by_pagemap(const struct memory_region *region, uint64_t fir
     return result;
 }
 
+/* The next pages with data at `page` or after it: 1, 0 where there are none, or -errno. */
+static int seek_data(int fd, uint64_t page, struct memory_known *found, struct error *err)
+{
+    off_t data = lseek(fd, (off_t)(page * MEMORY_PAGE_BYTES), SEEK_DATA);
+    off_t hole;
+
+    if (data < 0 && errno == ENXIO)
+        return 0;
+    if (data < 0) {
+        int code = errno;
+        return error_set(err, code, "SEEK_DATA in guest RAM: %s", strerror(code));
+    }
+    hole = lseek(fd, data, SEEK_HOLE);
+    found->first_page = (uint64_t)data / MEMORY_PAGE_BYTES;
+    /* ENXIO or no progress: the data was punched out meanwhile. Calling it data is safe. */
+    found->end_page = hole > data ? ((uint64_t)hole + MEMORY_PAGE_BYTES - 1) / MEMORY_PAGE_BYTES
+                                  : found->first_page + 1;
+    return 1;
+}
+
 /* A memfd page may be in the page cache without being mapped here (swapped, or written through the
  * descriptor), which pagemap would call absent. The file knows. */
-static int populated_by_seek(const struct memory_region *region, uint64_t first_page,
-                             uint64_t npages, uint64_t *words, struct error *err)
+static int populated_by_seek(int fd, uint64_t first_page, uint64_t npages, uint64_t *words,
+                             struct memory_known *known, struct error *err)
 {
-    uint64_t at = first_page * MEMORY_PAGE_BYTES;
-    uint64_t end = at + npages * MEMORY_PAGE_BYTES;
+    uint64_t page = first_page, end = first_page + npages;
 
-    while (at < end) {
-        uint64_t first;
-        off_t hole;
-        off_t data = lseek(region->fd, (off_t)at, SEEK_DATA);
+    while (page < end) {
+        uint64_t until;
 
-        if (data < 0 && errno == ENXIO)
-            return 0;
-        if (data < 0) {
-            int code = errno;
-            return error_set(err, code, "SEEK_DATA in guest RAM: %s", strerror(code));
+        if (page < known->first_page || page >= known->end_page) {
+            int rc = seek_data(fd, page, known, err);
+
+            if (rc <= 0)
+                return rc;
+            page = known->first_page;
         }
-        if ((uint64_t)data >= end)
+        if (page >= end)
             return 0;
-        hole = lseek(region->fd, data, SEEK_HOLE);
-        /* ENXIO or no progress: the data was punched out meanwhile. Calling it data is safe. */
-        at = hole > data ? (uint64_t)hole : (uint64_t)data + MEMORY_PAGE_BYTES;
-        if (at > end)
-            at = end;
-        first = (uint64_t)data / MEMORY_PAGE_BYTES;
-        bitmap_set_range(words, first - first_page,
-                         (at + MEMORY_PAGE_BYTES - 1) / MEMORY_PAGE_BYTES - first);
+        until = known->end_page < end ? known->end_page : end;
+        bitmap_set_range(words, page - first_page, until - page);
+        page = until;
     }
     return 0;
 }
 
 int memory_populated(const struct memory *memory, unsigned region, uint64_t first_page,
-                     uint64_t npages, uint64_t *words, struct error *err)
+                     uint64_t npages, uint64_t *words, struct memory_known *known,
+                     struct error *err)
 {
+    struct memory_known nothing = {.region = region};
     const struct memory_region *r;
 
     assert(region < memory->nregions);
     r = &memory->region[region];
     assert(size_range_within(first_page, npages, r->npages));
     memset(words, 0, bitmap_words(npages) * sizeof(*words));
+    if (!known)
+        known = &nothing;
+    else if (known->region != region)
+        *known = nothing;
     if (memory->backing == MEMORY_MEMFD)
-        return populated_by_seek(r, first_page, npages, words, err);
+        return populated_by_seek(r->fd, first_page, npages, words, known, err);
     return populated_by_pagemap(r, first_page, npages, words, err);
 }
 

@@ -159,7 +159,7 @@ static void finds_populated(void **state)
     for (size_t i = 0; i < sizeof(touched) / sizeof(touched[0]); i++)
         assert_int_equal(memory_write(&memory, touched[i] * PAGE + 7, "x", 1), 0);
     memset(words, 0xff, sizeof(words));
-    if (memory_populated(&memory, 0, 0, 100, words, &err))
+    if (memory_populated(&memory, 0, 0, 100, words, NULL, &err))
         fail_msg("%s", err.text);
     for (uint64_t page = 0; page < 100; page++) {
         bool expected = page == 0 || page == 5 || page == 63 || page == 64 || page == 99;
@@ -167,12 +167,12 @@ static void finds_populated(void **state)
         if (backing != MEMORY_THP || expected)
             assert_int_equal(bitmap_test(words, page), expected);
     }
-    assert_int_equal(memory_populated(&memory, 0, 64, 36, words, &err), 0);
+    assert_int_equal(memory_populated(&memory, 0, 64, 36, words, NULL, &err), 0);
     assert_true(bitmap_test(words, 0));
     assert_true(bitmap_test(words, 35));
     if (backing != MEMORY_THP)
         assert_int_equal(bitmap_count(words, 36), 2);
-    assert_int_equal(memory_populated(&memory, 1, 0, 65, words, &err), 0);
+    assert_int_equal(memory_populated(&memory, 1, 0, 65, words, NULL, &err), 0);
     assert_int_equal(bitmap_count(words, 65), 0);
     memory_destroy(&memory);
 }
@@ -218,15 +218,50 @@ static void populates_without_destroying(void **state)
         skip();
     }
     assert_int_equal(result, 0);
-    assert_int_equal(memory_populated(&memory, 0, 64, 36, words, &err), 0);
+    assert_int_equal(memory_populated(&memory, 0, 64, 36, words, NULL, &err), 0);
     assert_int_equal(bitmap_count(words, 36), 36);
     if (backing != MEMORY_THP) {
-        assert_int_equal(memory_populated(&memory, 0, 0, 64, words, &err), 0);
+        assert_int_equal(memory_populated(&memory, 0, 0, 64, words, NULL, &err), 0);
         assert_int_equal(bitmap_count(words, 64), 0);
     }
     assert_string_equal((char *)memory.region[0].hva + 70 * PAGE, "keep");
     assert_int_equal(memory.region[0].hva[71 * PAGE], 0);
     assert_int_equal(memory_populate(&memory, 0, 0, 0, &err), 0);
+    memory_destroy(&memory);
+}
+
+/* A piece of a walk asks the kernel only for what no piece before it has learned. */
+static void finds_populated_in_pieces(void **state)
+{
+    struct memory_known known = {0};
+    struct error err = {""};
+    struct memory memory, blind;
+    uint64_t words[2];
+
+    (void)state;
+    create(&memory, MEMORY_MEMFD);
+    for (uint64_t page = 10; page < 90; page++)
+        assert_int_equal(memory_write(&memory, page * PAGE, "x", 1), 0);
+    blind = memory; /* any look at the file fails */
+    blind.region[0].fd = -1;
+    assert_int_equal(memory_populated(&blind, 0, 0, 20, words, &known, &err), -EBADF);
+    assert_int_equal(memory_populated(&memory, 0, 0, 20, words, &known, &err), 0);
+    assert_int_equal(bitmap_count(words, 20), 10);
+    if (memory_populated(&blind, 0, 20, 64, words, &known, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(bitmap_count(words, 64), 64);
+    assert_int_equal(memory_populated(&blind, 0, 84, 16, words, &known, &err), -EBADF);
+    /* What came after a look beyond the data that it found is seen by the next. */
+    assert_int_equal(memory_write(&memory, 95 * PAGE, "x", 1), 0);
+    assert_int_equal(memory_populated(&memory, 0, 84, 16, words, &known, &err), 0);
+    assert_int_equal(bitmap_count(words, 16), 7);
+    assert_true(bitmap_test(words, 5) && bitmap_test(words, 11));
+    assert_false(bitmap_test(words, 6));
+    /* Backwards, and in another region, nothing is known. */
+    assert_int_equal(memory_populated(&memory, 0, 0, 20, words, &known, &err), 0);
+    assert_int_equal(bitmap_count(words, 20), 10);
+    assert_int_equal(memory_populated(&memory, 1, 0, 65, words, &known, &err), 0);
+    assert_int_equal(bitmap_count(words, 65), 0);
     memory_destroy(&memory);
 }
 
@@ -242,7 +277,7 @@ static void finds_populated_far_out(void **state)
     assert_int_equal(memory_create(&memory, large, 1, MEMORY_ANON, &err), 0);
     for (uint64_t page = 4090; page < 20000; page += 4999)
         assert_int_equal(memory_write(&memory, page * PAGE, "x", 1), 0);
-    assert_int_equal(memory_populated(&memory, 0, 0, 20000, words, &err), 0);
+    assert_int_equal(memory_populated(&memory, 0, 0, 20000, words, NULL, &err), 0);
     assert_int_equal(bitmap_count(words, 20000), 4);
     for (uint64_t page = 4090; page < 20000; page += 4999)
         assert_true(bitmap_test(words, page));
@@ -299,10 +334,10 @@ static void hugetlb_works(void **state)
         print_message("skipped: %s\n", err.text);
         skip();
     }
-    assert_int_equal(memory_populated(&memory, 0, 0, 1024, words, &err), 0);
+    assert_int_equal(memory_populated(&memory, 0, 0, 1024, words, NULL, &err), 0);
     assert_int_equal(bitmap_count(words, 1024), 0);
     assert_int_equal(memory_write(&memory, 600 * PAGE, "x", 1), 0);
-    assert_int_equal(memory_populated(&memory, 0, 0, 1024, words, &err), 0);
+    assert_int_equal(memory_populated(&memory, 0, 0, 1024, words, NULL, &err), 0);
     assert_int_equal(bitmap_count(words, 512), 0);
     assert_int_equal(bitmap_count(words, 1024), 512);
     memory_destroy(&memory);
@@ -329,6 +364,7 @@ int main(void)
         WITH(populates_without_destroying, anon),
         WITH(populates_without_destroying, thp),
         WITH(populates_without_destroying, memfd),
+        cmocka_unit_test(finds_populated_in_pieces),
         cmocka_unit_test(finds_populated_far_out),
         cmocka_unit_test(aligns_for_huge_pages),
         cmocka_unit_test(hugetlb_says_what_is_missing),
