@@ -47,7 +47,8 @@ enum bench_migrate_metric {
     BENCH_MIGRATE_PHASE_READY,
     BENCH_MIGRATE_PHASE_COMMIT,
     BENCH_MIGRATE_PHASE_RESUME,
-    BENCH_MIGRATE_BLACKOUT,  /* as an observer of both guests' RAM sees it */
+    BENCH_MIGRATE_BLACKOUT,  /* as an observer of both guests' RAM sees it; of the
+                                engine: from the pause to the destination's run */
     BENCH_MIGRATE_BROWNOUT,  /* guest work lost, as time at the undisturbed rate */
     BENCH_MIGRATE_WORK_LOST, /* the same as units of work */
     BENCH_MIGRATE_ROUNDS,

@@ -24,7 +24,7 @@ struct ends {
 struct end_result {
     bool good;
     char why[256];
-    uint64_t total_ns, setup_ns, downtime_ns, rounds, sent_bytes; /* the source's */
+    uint64_t total_ns, setup_ns, downtime_ns, blackout_ns, rounds, sent_bytes; /* the source's */
     uint64_t phase_ns[PROGRESS_DONE + 1];
     uint64_t sum;          /* of what was touched */
     uint64_t memory_bytes; /* the most that was resident, beyond guest RAM */
@@ -134,6 +134,7 @@ static int send_guest(struct ends *ends, struct engine_guest *guest, struct end_
     result->total_ns = view.running_ns - view.started_ns;
     result->setup_ns = view.rounds_started_ns - view.started_ns;
     result->downtime_ns = view.running_ns - view.paused_ns;
+    result->blackout_ns = view.resumed_at_ns - view.paused_ns; /* one host, one clock */
     memcpy(result->phase_ns, view.phase_ns, sizeof(result->phase_ns));
     result->rounds = view.nrounds;
     result->sent_bytes = view.sent_bytes;
@@ -145,6 +146,7 @@ static int receive_guest(struct ends *ends, struct engine_guest *guest, struct e
 {
     struct migrate_sink sink = engine_guest_sink(guest);
     struct bench_usage before = {0};
+    struct error ignored;
     struct progress progress;
     struct migrate_links links = {.next = accept_next, .opaque = ends};
     int rc = bench_usage_of(getpid(), &before, err);
@@ -156,6 +158,10 @@ static int receive_guest(struct ends *ends, struct engine_guest *guest, struct e
     progress_init(&progress);
     if (receive_run(&sink, &links, &progress, err) != RECEIVE_RUNNING)
         rc = -EIO;
+    /* What is looked at next takes time: on the CPU that the source is to be woken on, it would
+     * keep RUNNING from it. */
+    if (!rc)
+        (void)channel_wait_readable(links.first, PATIENCE_NS, &ignored);
     channel_close(links.first);
     return rc ? rc : take_usage(result, guest, before.cpu_ns, err);
 }
@@ -219,6 +225,7 @@ static void fill_row(const struct end_result *source, const struct end_result *t
                       seconds > 0 ? (uint64_t)((double)source->sent_bytes / seconds) : 0);
     bench_migrate_put(row, BENCH_MIGRATE_TOTAL, source->total_ns);
     bench_migrate_put(row, BENCH_MIGRATE_DOWNTIME, source->downtime_ns);
+    bench_migrate_put(row, BENCH_MIGRATE_BLACKOUT, source->blackout_ns);
     bench_migrate_put(row, BENCH_MIGRATE_PHASE_SETUP, source->setup_ns);
     for (size_t i = 0; i < sizeof(phases) / sizeof(phases[0]); i++)
         bench_migrate_put(row, phases[i].metric, source->phase_ns[phases[i].phase]);

@@ -29,7 +29,7 @@ static const struct metric {
     [BENCH_MIGRATE_PHASE_READY] = {"ready_ns", "  ready", NANOSECONDS},
     [BENCH_MIGRATE_PHASE_COMMIT] = {"commit_ns", "  commit", NANOSECONDS},
     [BENCH_MIGRATE_PHASE_RESUME] = {"resume_ns", "  resume", NANOSECONDS},
-    [BENCH_MIGRATE_BLACKOUT] = {"blackout_ns", "blackout, seen from outside", NANOSECONDS},
+    [BENCH_MIGRATE_BLACKOUT] = {"blackout_ns", "blackout", NANOSECONDS},
     [BENCH_MIGRATE_BROWNOUT] = {"work_lost_ns", "guest work lost, as time", NANOSECONDS},
     [BENCH_MIGRATE_WORK_LOST] = {"work_lost", "guest work lost", COUNT},
     [BENCH_MIGRATE_ROUNDS] = {"rounds", "rounds", COUNT},
