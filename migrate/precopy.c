@@ -111,11 +111,7 @@ int precopy_run_round(struct precopy *p, uint64_t pending_pages, bool last, stru
         rc = streams_wait_answer(&p->copier.streams, channel_deadline_ns(p->link.channel), err);
         if (!rc)
             rc = record_expect(&p->link, WIRE_SYNCED, p->round, &p->record, err);
-        sent_ns = clock_now_ns() - sent_ns;
-        /* Holds what was still in the socket's buffer: the smallest comes close to the round trip.
-         */
-        if (!p->round_trip_ns || sent_ns < p->round_trip_ns)
-            p->round_trip_ns = sent_ns;
+        precopy_saw_round_trip(p, sent_ns);
     }
     end_round(p, begin);
     return rc;

@@ -34,6 +34,10 @@ struct precopy {
 /* The source's sync, timed. */
 int precopy_sync(struct precopy *p, uint64_t *pending_pages, struct error *err);
 
+/* What was asked then has just been answered. The fastest answer tells the round trip: HELLO's had
+ * the destination's preparations before it, that of a round what the sockets' buffers held. */
+void precopy_saw_round_trip(struct precopy *p, uint64_t begin_ns);
+
 /* One round with its statistics. All but the last are acknowledged: nothing of them is left in a
  * socket buffer where it would delay the last one. */
 int precopy_run_round(struct precopy *p, uint64_t pending_pages, bool last, struct error *err);

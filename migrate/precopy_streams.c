@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "migrate/precopy_internal.h"
+#include "vmm/base/clock.h"
 
 static int exchange_hello(struct record_link *link, const struct wire_hello *ours,
                           struct wire_hello *peer, struct error *err)
@@ -43,9 +44,18 @@ static int check_codec(const struct precopy *p, const struct wire_hello *peer, s
     return 0;
 }
 
+void precopy_saw_round_trip(struct precopy *p, uint64_t begin_ns)
+{
+    uint64_t ns = clock_now_ns() - begin_ns;
+
+    if (!p->round_trip_ns || ns < p->round_trip_ns)
+        p->round_trip_ns = ns;
+}
+
 int precopy_say_hello(struct precopy *p, struct error *err)
 {
     struct wire_hello peer;
+    uint64_t begin_ns;
     int rc;
 
     p->hello = (struct wire_hello){.version_min = WIRE_VERSION_MIN,
@@ -62,8 +72,12 @@ int precopy_say_hello(struct precopy *p, struct error *err)
     if (getrandom(p->hello.session, sizeof(p->hello.session), 0) !=
         (ssize_t)sizeof(p->hello.session))
         return error_set(err, EIO, "getrandom: no random bytes for the session id");
+    begin_ns = clock_now_ns();
     rc = exchange_hello(&p->link, &p->hello, &peer, err);
-    return rc ? rc : check_codec(p, &peer, err);
+    if (rc)
+        return rc;
+    precopy_saw_round_trip(p, begin_ns);
+    return check_codec(p, &peer, err);
 }
 
 int precopy_join_streams(struct precopy *p, struct error *err)
