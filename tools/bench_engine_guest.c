@@ -125,6 +125,7 @@ static int log_start(void *opaque, struct error *err)
     guest->writer.hva = guest->memory.region[0].hva;
     guest->writer.npages = guest->dirty_bytes / MEMORY_PAGE_BYTES;
     guest->writer.rate = guest->dirty_rate;
+    guest->writer.random = guest->dirty_random;
     return engine_writer_start(&guest->writer, err);
 }
 

@@ -18,7 +18,8 @@ struct engine_guest {
     uint64_t bytes;
     enum memory_backing backing;
     uint64_t dirty_rate;  /* pages a second that are stored to while it migrates; 0: none */
-    uint64_t dirty_bytes; /* of the first RAM, in turn */
+    uint64_t dirty_bytes; /* of the first RAM, in turn or … */
+    bool dirty_random;
     struct engine_writer writer;
     struct memory_known populated;
 };

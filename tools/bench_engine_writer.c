@@ -13,9 +13,19 @@
 /* It sleeps between its stores, as a guest halts until its next tick. */
 #define TICK_NS CLOCK_NS_PER_MS
 
+/* splitmix64: the place of each number says nothing of the next one's. */
+static uint64_t scatter(uint64_t number)
+{
+    uint64_t z = (number + 1) * 0x9e3779b97f4a7c15ull;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
 static void store(struct engine_writer *writer, uint64_t number)
 {
-    uint64_t page = number % writer->npages;
+    uint64_t page = (writer->random ? scatter(number) : number) % writer->npages;
     volatile uint64_t *word = (volatile uint64_t *)(writer->hva + page * MEMORY_PAGE_BYTES);
 
     *word += 1;

@@ -13,9 +13,10 @@
 #include "vmm/base/error.h"
 
 struct engine_writer {
-    uint8_t *hva;    /* the pages, in turn */
+    uint8_t *hva;    /* the pages */
     uint64_t npages; /* at least 1 */
     uint64_t rate;   /* pages a second, at most ENGINE_WRITER_MAX_RATE */
+    bool random;     /* which of them is next; else in turn */
     uint64_t *log;   /* a bit for each page, set after the store; owned */
     pthread_t thread;
     atomic_bool stop;
@@ -28,7 +29,7 @@ struct engine_writer {
 
 #define ENGINE_WRITER_MAX_RATE 10000000ull
 
-/* The caller has set hva, npages and rate. 0 or -errno with a line. */
+/* The caller has set hva, npages, rate and random. 0 or -errno with a line. */
 int engine_writer_start(struct engine_writer *writer, struct error *err);
 /* No store comes between a pause and what resumes it, and all that came before are in the log. */
 void engine_writer_pause(struct engine_writer *writer);

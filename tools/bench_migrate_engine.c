@@ -173,7 +173,8 @@ static void end_main(struct ends *ends, struct end_result *result,
     struct engine_guest guest = {.bytes = ends->config->memory_bytes,
                                  .backing = ends->config->backing,
                                  .dirty_rate = ends->config->dirty_rate,
-                                 .dirty_bytes = ends->config->dirty_bytes};
+                                 .dirty_bytes = ends->config->dirty_bytes,
+                                 .dirty_random = ends->config->dirty_random};
     struct error err = {""};
 
     /* What the engine decides is no part of the report, and what fails is told in `why`. */

@@ -28,6 +28,7 @@ static const char help[] =
     "      --touched SIZE       how much of that holds something (default: all)\n"
     "      --dirty-rate N       pages of it that are stored to meanwhile, a second\n"
     "      --dirty-set SIZE     … of so much of it, in turn (default 64M)\n"
+    "      --dirty-random       … not in turn but at random\n"
     "  -m, --memory SIZE        guest RAM (default 1G)\n"
     "      --backing KIND       memfd (default) or hugetlb; with --engine also thp\n"
     "                           (its default) or anon\n"
@@ -45,16 +46,18 @@ static int check_engine(const struct bench_migrate_config *config, bool touched,
                         struct error *err)
 {
     if (!config->engine) {
-        if (touched || config->dirty_rate || config->dirty_bytes)
+        if (touched || config->dirty_rate || config->dirty_bytes || config->dirty_random)
             return error_set(err, EINVAL,
-                             "--touched, --dirty-rate and --dirty-set belong to --engine");
+                             "--touched, --dirty-rate, --dirty-set and --dirty-random belong to "
+                             "--engine");
         return 0;
     }
     if (config->workload || vcpus != NOT_GIVEN || config->dirty_log)
         return error_set(err, EINVAL,
                          "--engine has no guest: leave out --workload, --vcpus and --dirty-log");
-    if (config->dirty_bytes && !config->dirty_rate)
-        return error_set(err, EINVAL, "--dirty-set says nothing without --dirty-rate");
+    if ((config->dirty_bytes || config->dirty_random) && !config->dirty_rate)
+        return error_set(err, EINVAL, "--dirty-%s says nothing without --dirty-rate",
+                         config->dirty_bytes ? "set" : "random");
     /* What is stored to is compared at the end only where everything is. */
     if (config->dirty_rate && touched)
         return error_set(err, EINVAL, "--dirty-rate and --touched do not go together");
@@ -105,6 +108,7 @@ enum options_result bench_migrate_options(int argc, char **argv,
         {"streams", 0, OPTION_NUMBER, &config->streams, WIRE_MAX_STREAMS},
         {"dirty-rate", 0, OPTION_NUMBER, &config->dirty_rate, ENGINE_WRITER_MAX_RATE},
         {"dirty-set", 0, OPTION_SIZE, &config->dirty_bytes, 0},
+        {"dirty-random", 0, OPTION_FLAG, &config->dirty_random, 0},
         {"max-bandwidth", 0, OPTION_SIZE, &config->max_bandwidth, 0},
         {"downtime-limit", 0, OPTION_DURATION, &config->downtime_limit_ns, 0},
         {"dirty-log", 0, OPTION_STRING, &config->dirty_log, 0},

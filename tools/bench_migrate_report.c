@@ -163,6 +163,21 @@ static json_t *summary_json(const struct bench_migrate_row *rows, unsigned nrows
     return object;
 }
 
+static void put_load(json_t *object, const struct bench_migrate_config *config)
+{
+    if (!config->engine) {
+        (void)json_object_set_new(object, "workload", json_string(config->workload));
+        return;
+    }
+    (void)json_object_set_new(object, "touched_bytes",
+                              json_integer((json_int_t)config->touched_bytes));
+    if (!config->dirty_rate)
+        return;
+    (void)json_object_set_new(object, "dirty_rate", json_integer((json_int_t)config->dirty_rate));
+    (void)json_object_set_new(object, "dirty_bytes", json_integer((json_int_t)config->dirty_bytes));
+    (void)json_object_set_new(object, "dirty_random", json_boolean(config->dirty_random));
+}
+
 json_t *bench_migrate_json(const struct bench_migrate_config *config,
                            const struct bench_migrate_row *rows, unsigned nrows)
 {
@@ -174,10 +189,7 @@ json_t *bench_migrate_json(const struct bench_migrate_config *config,
                        config->engine, "memory_bytes", (json_int_t)config->memory_bytes, "backing",
                        memory_backing_name(config->backing), "migrations", migrations, "summary",
                        summary_json(rows, nrows));
-    if (object && config->engine)
-        (void)json_object_set_new(object, "touched_bytes",
-                                  json_integer((json_int_t)config->touched_bytes));
-    else if (object)
-        (void)json_object_set_new(object, "workload", json_string(config->workload));
+    if (object)
+        put_load(object, config);
     return object;
 }

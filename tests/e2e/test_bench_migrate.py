@@ -56,6 +56,7 @@ def test_engine_that_is_written_to():
     check("raw_bytes_per_s" not in row and row["rounds_ns"] and "commit_ns" in row, f"{row}")
     # RAM that is a file, and several streams: what arrived is compared in the bench.
     measured("--engine", "--memory", "64M", "--dirty-rate", "20000", "--once", "--backing", "memfd", "--streams", "3")
+    measured("--engine", "--memory", "64M", "--dirty-rate", "20000", "--once", "--backing", "memfd", "--dirty-random")
     measured("--engine", "--memory", "64M", "--dirty-rate", "20000", "--once", "--backing", "memfd", "--max-bandwidth", "100M")
 
 
@@ -64,6 +65,7 @@ def test_bad_options():
                   ("--engine", "--memory", "5M"), ("--dirty-rate", "5"), ("--engine", "--dirty-set", "4M"),
                   ("--engine", "--dirty-rate", "5", "--touched", "2M"), ("--engine", "--dirty-rate", "5", "--dirty-set", "5000"),
                   ("--engine", "--dirty-rate", "5", "--dirty-set", "2G"), ("--engine", "--max-bandwidth", "1"),
+                  ("--dirty-random",), ("--engine", "--dirty-random"),
                   ("--engine", "--touched", "3M"), ("--backing", "thp"), ("more",),
                   ("--streams", "0")):
         said = bench(*words, code=2)

@@ -14,6 +14,7 @@
 #include "tools/bench_migrate_report.h"
 #include "tools/bench_observer.h"
 #include "tools/bench_usage.h"
+#include "vmm/base/bitmap.h"
 
 static void test_summary(void **state)
 {
@@ -50,6 +51,13 @@ static void test_json(void **state)
     assert_int_equal(json_array_size(json_object_get(object, "migrations")), 1);
     assert_int_equal(json_integer_value(json_object_get(object, "touched_bytes")), 32);
     assert_null(json_object_get(object, "workload"));
+    assert_null(json_object_get(object, "dirty_rate"));
+    json_decref(object);
+    config.dirty_rate = 7;
+    config.dirty_random = true;
+    object = bench_migrate_json(&config, &row, 1);
+    assert_int_equal(json_integer_value(json_object_get(object, "dirty_rate")), 7);
+    assert_true(json_is_true(json_object_get(object, "dirty_random")));
     json_decref(object);
 }
 
@@ -128,11 +136,33 @@ static void test_writer(void **state)
     engine_writer_free(&writer);
 }
 
+/* At random: not the first ones in turn. */
+static void test_random_writer(void **state)
+{
+    static uint8_t pages[4096 * 4096];
+    static uint64_t pending[64];
+    struct engine_writer writer = {.hva = pages, .npages = 4096, .rate = 20000, .random = true};
+    struct error err = {""};
+    uint64_t first = 0;
+
+    (void)state;
+    assert_int_equal(engine_writer_start(&writer, &err), 0);
+    while (bitmap_count(pending, 4096) < 50) {
+        (void)usleep(1000);
+        engine_writer_collect(&writer, pending);
+    }
+    engine_writer_free(&writer);
+    while (bitmap_test(pending, first))
+        first++;
+    assert_true(first < 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_writer), cmocka_unit_test(test_summary),  cmocka_unit_test(test_json),
-        cmocka_unit_test(test_usage),  cmocka_unit_test(test_observer),
+        cmocka_unit_test(test_writer),  cmocka_unit_test(test_random_writer),
+        cmocka_unit_test(test_summary), cmocka_unit_test(test_json),
+        cmocka_unit_test(test_usage),   cmocka_unit_test(test_observer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,9 +121,7 @@ class EngineLane:
         self.name, limit = name, f"{setup.downtime_limit_ms}ms"
         self.command = [setup.pageferry, "bench", "migrate", "--engine", "--once", "--json", "-m", str(setup.memory),
                         "--backing", setup.backing, "--streams", str(KINDS[name](setup).streams), "--downtime-limit", limit,
-                        "--max-bandwidth", str(setup.max_bandwidth)]
-        if setup.dirty_rate:
-            self.command += ["--dirty-rate", str(setup.dirty_rate)]
+                        "--max-bandwidth", str(setup.max_bandwidth), *setup.writer]
 
     def settle(self):
         """There is nothing to wait for."""
