@@ -6,11 +6,12 @@ import tempfile
 import time
 
 from compare_qemu.observer import Observer, View
-from compare_qemu.qmp import Failure
+from compare_qemu.qmp import Ended, Failure
 from compare_qemu.vmms import KINDS
 from compare_qemu.warm import warm
 
 BOOT_S, MOVE_S, CALM_S = 900, 900, 1.0
+RESTARTS = 4  # of a QEMU in one comparison: its migrations end it now and then
 LOOK_S = 0.005  # from one question to the next, where nobody watches the guest
 
 
@@ -21,8 +22,22 @@ class Lane:
         self.name, self.scratch = name, scratch
         self.vmm = KINDS[name](setup)
         self.memory, self.patience, self.glance_s = setup.memory, setup.patience_s, setup.glance_us * 1e-6
+        self.restarts_left = RESTARTS if name.startswith("qemu") else 0
+        self.process = self.target = None
+        self._boot()
+
+    def _boot(self):
         self.process = self.vmm.boot(self._directory())
         self.view = View(self.process.popen.pid)
+
+    def restart(self):
+        """After one of its VMMs ended: a fresh guest."""
+        self.restarts_left -= 1
+        for process in (self.process, self.target):
+            if process:
+                process.end()
+        self._boot()
+        self.settle()
 
     def _directory(self):
         return tempfile.mkdtemp(dir=self.scratch)
@@ -32,7 +47,7 @@ class Lane:
         end = time.monotonic() + BOOT_S
         while not self._has_begun():
             if self.process.ended():
-                raise Failure(f"{self.process} ended: {self.process.last_words()}")
+                raise Ended(self.process)
             if time.monotonic() > end:
                 raise Failure(f"the guest in {self.process} does not begin its workload")
         self.process.qmp.command("stop")
@@ -44,12 +59,12 @@ class Lane:
 
     def hop(self):
         """One migration; its figures."""
-        target, address = self.vmm.listen(self._directory())
+        self.target, address = self.vmm.listen(self._directory())
         self.process.qmp.command("cont")
         self.vmm.prepare(self.process)
-        figures = self._measure(target, address)
+        figures = self._measure(self.target, address)
         self.process.end()
-        self.process = target
+        self.process, self.target = self.target, None
         self.process.qmp.command("stop")
         return figures
 
@@ -116,6 +131,8 @@ class EmulatedLane(Lane):
 
 class EngineLane:
     """pageferry's engine and RAM without a guest, in two processes, which a bench starts for each hop."""
+
+    restarts_left = 0
 
     def __init__(self, name, setup, _scratch):
         self.name, limit = name, f"{setup.downtime_limit_ms}ms"

@@ -10,6 +10,13 @@ class Failure(Exception):
     """One line for the user."""
 
 
+class Ended(Failure):
+    """A VMM is no more; the line says which, how, and its last words."""
+
+    def __init__(self, process):
+        super().__init__(f"{process} ended{process.how()}: {process.last_words()}")
+
+
 class Qmp:
     def __init__(self, path, process, seconds):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -37,7 +44,7 @@ class Qmp:
         except OSError:
             data = b""
         if not data:
-            raise Failure(f"{self.process} ended: {self.process.last_words()}")
+            raise Ended(self.process)
         *lines, self.rest = (self.rest + data).split(b"\n")
         return [json.loads(line) for line in lines if line.strip()]
 

@@ -12,6 +12,7 @@ import time
 from compare_qemu.qmp import Failure, Qmp
 
 PATIENCE_S = 300
+END_S = 5
 UNLIMITED = 1 << 40  # bytes a second: QEMU has no word for "no limit" of its own that all versions understand
 NO_LIMIT_MS = 2000000
 
@@ -44,6 +45,14 @@ class Process:
 
     def ended(self):
         return self.popen.poll() is not None
+
+    def how(self):
+        """By what it ended, where that is known already or in a moment."""
+        try:
+            code = self.popen.wait(END_S)
+        except subprocess.TimeoutExpired:
+            return ""
+        return f" by {signal.Signals(-code).name}" if code < 0 else f" with {code}"
 
     def end(self):
         if self.qmp:
