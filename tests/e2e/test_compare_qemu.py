@@ -175,7 +175,7 @@ def test_compares():
 
 
 def run_engines(backing):
-    """QEMU 7.2 dies now and then after a migration of an emulated guest: that says nothing of pageferry, and is told."""
+    """Guests that QEMU 7.2 emulates end now and then after a hop: that says nothing of pageferry, and is told."""
     done = run("--engine", "--backing", backing, "--json", "--repeat", "1", "--memory", "128", "--workloads", "20k", BUILD)
     last = (done.stderr.strip().splitlines() or [""])[-1]
     if done.returncode and "QEMU (pid" in last:

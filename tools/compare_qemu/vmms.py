@@ -33,15 +33,17 @@ class Process:
         with open(self.errors, errors="replace", encoding="utf-8") as file:
             return file.read()
 
-    def guest_said(self, line):
-        """Where the guest's serial line goes to a file."""
+    def guest_said(self):
+        """Where the guest's serial line goes to a file; else nothing."""
         if not os.path.exists(self.serial):
-            return False
+            return ""
         with open(self.serial, errors="replace", encoding="utf-8") as file:
-            return line in file.read().split()
+            return file.read()
 
     def last_words(self):
-        return (self.said().strip().splitlines() or ["it said nothing"])[-1]
+        """Its own, or what ended its guest."""
+        guest = [line for line in self.guest_said().splitlines() if line.startswith("exception")]
+        return (self.said().strip().splitlines() or guest or ["it said nothing"])[-1]
 
     def ended(self):
         return self.popen.poll() is not None
