@@ -100,6 +100,14 @@ int precopy_sync(struct precopy *p, uint64_t *pending_pages, struct error *err)
     return rc;
 }
 
+void precopy_saw_round_trip(struct precopy *p, uint64_t begin_ns)
+{
+    uint64_t ns = clock_now_ns() - begin_ns;
+
+    if (!p->round_trip_ns || ns < p->round_trip_ns)
+        p->round_trip_ns = ns;
+}
+
 int precopy_run_round(struct precopy *p, uint64_t pending_pages, bool last, struct error *err)
 {
     uint64_t begin = begin_round(p, pending_pages);
@@ -111,7 +119,8 @@ int precopy_run_round(struct precopy *p, uint64_t pending_pages, bool last, stru
         rc = streams_wait_answer(&p->copier.streams, channel_deadline_ns(p->link.channel), err);
         if (!rc)
             rc = record_expect(&p->link, WIRE_SYNCED, p->round, &p->record, err);
-        precopy_saw_round_trip(p, sent_ns);
+        if (!rc)
+            precopy_saw_round_trip(p, sent_ns);
     }
     end_round(p, begin);
     return rc;

@@ -34,8 +34,8 @@ struct precopy {
 /* The source's sync, timed. */
 int precopy_sync(struct precopy *p, uint64_t *pending_pages, struct error *err);
 
-/* What was asked then has just been answered. The fastest answer tells the round trip: HELLO's had
- * the destination's preparations before it, that of a round what the sockets' buffers held. */
+/* What was asked then has just been answered. HELLO's answer may have waited for the destination to
+ * get ready, a round's for what the sockets held: the fastest comes closest to the round trip. */
 void precopy_saw_round_trip(struct precopy *p, uint64_t begin_ns);
 
 /* One round with its statistics. All but the last are acknowledged: nothing of them is left in a

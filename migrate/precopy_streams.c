@@ -44,14 +44,6 @@ static int check_codec(const struct precopy *p, const struct wire_hello *peer, s
     return 0;
 }
 
-void precopy_saw_round_trip(struct precopy *p, uint64_t begin_ns)
-{
-    uint64_t ns = clock_now_ns() - begin_ns;
-
-    if (!p->round_trip_ns || ns < p->round_trip_ns)
-        p->round_trip_ns = ns;
-}
-
 int precopy_say_hello(struct precopy *p, struct error *err)
 {
     struct wire_hello peer;

@@ -157,11 +157,12 @@ static int claim(void *opaque, const struct migrate_chunk *chunk, bool first_rou
     size_t nwords = bitmap_words(chunk->npages);
     int rc = 0;
 
-    memset(data, first_round ? 0 : 0xff, nwords * sizeof(*data));
     memset(zero, 0, nwords * sizeof(*zero));
     if (first_round)
         rc = memory_populated(&guest->memory, chunk->region, chunk->first_page, chunk->npages, data,
                               &guest->populated, err);
+    else
+        memset(data, 0xff, nwords * sizeof(*data));
     for (size_t w = 0; w < nwords; w++) {
         data[w] &= pending[w];
         pending[w] = 0;

@@ -18,10 +18,10 @@ struct engine_guest {
     uint64_t bytes;
     enum memory_backing backing;
     uint64_t dirty_rate;  /* pages a second that are stored to while it migrates; 0: none */
-    uint64_t dirty_bytes; /* of the first RAM, in turn or … */
-    bool dirty_random;
+    uint64_t dirty_bytes; /* of the first RAM */
+    bool dirty_random;    /* not in turn */
     struct engine_writer writer;
-    struct memory_known populated;
+    struct memory_extent populated; /* found last */
 };
 
 /* Its RAM, of the size and backing that are set, laid out as a machine's. */

@@ -14,7 +14,7 @@
 #define TICK_NS CLOCK_NS_PER_MS
 
 /* splitmix64: the place of each number says nothing of the next one's. */
-static uint64_t scatter(uint64_t number)
+uint64_t engine_writer_scatter(uint64_t number)
 {
     uint64_t z = (number + 1) * 0x9e3779b97f4a7c15ull;
 
@@ -25,7 +25,7 @@ static uint64_t scatter(uint64_t number)
 
 static void store(struct engine_writer *writer, uint64_t number)
 {
-    uint64_t page = (writer->random ? scatter(number) : number) % writer->npages;
+    uint64_t page = (writer->random ? engine_writer_scatter(number) : number) % writer->npages;
     volatile uint64_t *word = (volatile uint64_t *)(writer->hva + page * MEMORY_PAGE_BYTES);
 
     *word += 1;

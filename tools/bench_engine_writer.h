@@ -37,6 +37,9 @@ void engine_writer_resume(struct engine_writer *writer);
 /* Ends it. Fine where it was never started. */
 void engine_writer_free(struct engine_writer *writer);
 
+/* Where store `number` goes at random, modulo the pages: the same in every run. Pure. */
+uint64_t engine_writer_scatter(uint64_t number);
+
 /* Moves what is in the log into `pending`, of npages bits. Any thread, while it runs. */
 void engine_writer_collect(struct engine_writer *writer, uint64_t *pending);
 

@@ -146,7 +146,7 @@ static int receive_guest(struct ends *ends, struct engine_guest *guest, struct e
 {
     struct migrate_sink sink = engine_guest_sink(guest);
     struct bench_usage before = {0};
-    struct error ignored;
+    struct error ignored = {""};
     struct progress progress;
     struct migrate_links links = {.next = accept_next, .opaque = ends};
     int rc = bench_usage_of(getpid(), &before, err);

@@ -19,9 +19,9 @@ enum binding_zero_pages { BINDING_ZERO_FIRST, BINDING_ZERO_ALL, BINDING_ZERO_OFF
 struct binding_source {
     struct vm_host *host;
     struct dirty_log_options log_options;
-    struct dirty_log *log; /* while the engine logs */
-    uint64_t *holes;       /* one chunk's words */
-    struct memory_known populated;
+    struct dirty_log *log;          /* while the engine logs */
+    uint64_t *holes;                /* one chunk's words */
+    struct memory_extent populated; /* found last */
     enum binding_zero_pages zero_pages;
     bool moved; /* the guest runs elsewhere */
     struct binding_recorder recorder;

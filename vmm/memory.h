@@ -79,9 +79,9 @@ bool memory_take_marks(struct memory *memory, unsigned region, uint64_t *into);
 bool memory_take_marks_range(struct memory *memory, unsigned region, size_t first_word,
                              size_t nwords, uint64_t *into);
 
-/* Pages that memory_populated() found to hold something beyond those it was asked about. All zero
- * before the first call. What has been released since is told as populated still: a superset. */
-struct memory_known {
+/* The pages with data in a row that memory_populated() found last, beyond those it was asked about.
+ * All zero before the first call. What has been released since is told as populated still. */
+struct memory_extent {
     unsigned region;
     uint64_t first_page, end_page;
 };
@@ -89,10 +89,10 @@ struct memory_known {
 /* Sets in `words` (bitmap_words(npages), zeroed here) the pages of [first, first + npages) that
  * hold something: present or swapped by /proc/self/pagemap for private memory and hugetlb,
  * SEEK_DATA for memfd. The others read as zero and were never touched.
- * `known` is for a walk in pieces (NULL: none): SEEK_HOLE looks as far as there is data, and from
+ * `last` is for a walk in pieces (NULL: none): SEEK_HOLE looks as far as there is data, and from
  * every piece again the walk's time would grow with the square of the size. */
 int memory_populated(const struct memory *memory, unsigned region, uint64_t first_page,
-                     uint64_t npages, uint64_t *words, struct memory_known *known,
+                     uint64_t npages, uint64_t *words, struct memory_extent *last,
                      struct error *err);
 
 /* Moves the bits of pages that read as zero from `data` to `zero`; of [first_page, first_page +

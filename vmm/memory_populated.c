@@ -65,46 +65,56 @@ static int populated_by_pagemap(const struct memory_region *region, uint64_t fir
     return result;
 }
 
-/* The next pages with data at `page` or after it: 1, 0 where there are none, or -errno. */
-static int seek_data(int fd, uint64_t page, struct memory_known *found, struct error *err)
+/* Where the file has data next, at `page` or after it; `end` where there is none before that. */
+static int seek_data(int fd, uint64_t page, uint64_t end, uint64_t *data_page, struct error *err)
 {
     off_t data = lseek(fd, (off_t)(page * MEMORY_PAGE_BYTES), SEEK_DATA);
-    off_t hole;
 
-    if (data < 0 && errno == ENXIO)
-        return 0;
-    if (data < 0) {
+    if (data < 0 && errno != ENXIO) {
         int code = errno;
         return error_set(err, code, "SEEK_DATA in guest RAM: %s", strerror(code));
     }
-    hole = lseek(fd, data, SEEK_HOLE);
-    found->first_page = (uint64_t)data / MEMORY_PAGE_BYTES;
+    *data_page = data < 0 ? end : (uint64_t)data / MEMORY_PAGE_BYTES;
+    return 0;
+}
+
+/* The end of the data that begins at `page`. */
+static uint64_t seek_hole(int fd, uint64_t page)
+{
+    off_t hole = lseek(fd, (off_t)(page * MEMORY_PAGE_BYTES), SEEK_HOLE);
+    uint64_t hole_page =
+        hole < 0 ? 0 : ((uint64_t)hole + MEMORY_PAGE_BYTES - 1) / MEMORY_PAGE_BYTES;
+
     /* ENXIO or no progress: the data was punched out meanwhile. Calling it data is safe. */
-    found->end_page = hole > data ? ((uint64_t)hole + MEMORY_PAGE_BYTES - 1) / MEMORY_PAGE_BYTES
-                                  : found->first_page + 1;
-    return 1;
+    return hole_page > page ? hole_page : page + 1;
+}
+
+static bool extent_has(const struct memory_extent *extent, uint64_t page)
+{
+    return page >= extent->first_page && page < extent->end_page;
 }
 
 /* A memfd page may be in the page cache without being mapped here (swapped, or written through the
  * descriptor), which pagemap would call absent. The file knows. */
 static int populated_by_seek(int fd, uint64_t first_page, uint64_t npages, uint64_t *words,
-                             struct memory_known *known, struct error *err)
+                             struct memory_extent *last, struct error *err)
 {
     uint64_t page = first_page, end = first_page + npages;
 
     while (page < end) {
         uint64_t until;
 
-        if (page < known->first_page || page >= known->end_page) {
-            int rc = seek_data(fd, page, known, err);
+        if (!extent_has(last, page)) {
+            int rc = seek_data(fd, page, end, &page, err);
 
-            if (rc <= 0)
+            if (rc || page >= end)
                 return rc;
-            page = known->first_page;
         }
-        if (page >= end)
-            return 0;
-        until = known->end_page < end ? known->end_page : end;
+        if (!extent_has(last, page)) {
+            last->first_page = page;
+            last->end_page = seek_hole(fd, page);
+        }
+        until = last->end_page < end ? last->end_page : end;
         bitmap_set_range(words, page - first_page, until - page);
         page = until;
     }
@@ -112,22 +122,20 @@ static int populated_by_seek(int fd, uint64_t first_page, uint64_t npages, uint6
 }
 
 int memory_populated(const struct memory *memory, unsigned region, uint64_t first_page,
-                     uint64_t npages, uint64_t *words, struct memory_known *known,
+                     uint64_t npages, uint64_t *words, struct memory_extent *last,
                      struct error *err)
 {
-    struct memory_known nothing = {.region = region};
+    struct memory_extent none = {.region = region}, *found = last ? last : &none;
     const struct memory_region *r;
 
     assert(region < memory->nregions);
     r = &memory->region[region];
     assert(size_range_within(first_page, npages, r->npages));
     memset(words, 0, bitmap_words(npages) * sizeof(*words));
-    if (!known)
-        known = &nothing;
-    else if (known->region != region)
-        *known = nothing;
+    if (found->region != region)
+        *found = none;
     if (memory->backing == MEMORY_MEMFD)
-        return populated_by_seek(r->fd, first_page, npages, words, known, err);
+        return populated_by_seek(r->fd, first_page, npages, words, found, err);
     return populated_by_pagemap(r, first_page, npages, words, err);
 }
 

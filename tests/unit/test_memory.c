@@ -233,7 +233,7 @@ static void populates_without_destroying(void **state)
 /* A piece of a walk asks the kernel only for what no piece before it has learned. */
 static void finds_populated_in_pieces(void **state)
 {
-    struct memory_known known = {0};
+    struct memory_extent last = {0};
     struct error err = {""};
     struct memory memory, blind;
     uint64_t words[2];
@@ -244,23 +244,31 @@ static void finds_populated_in_pieces(void **state)
         assert_int_equal(memory_write(&memory, page * PAGE, "x", 1), 0);
     blind = memory; /* any look at the file fails */
     blind.region[0].fd = -1;
-    assert_int_equal(memory_populated(&blind, 0, 0, 20, words, &known, &err), -EBADF);
-    assert_int_equal(memory_populated(&memory, 0, 0, 20, words, &known, &err), 0);
+    assert_int_equal(memory_populated(&blind, 0, 0, 20, words, &last, &err), -EBADF);
+    /* In a hole nobody asks how far the data behind it goes. */
+    assert_int_equal(memory_populated(&memory, 0, 0, 10, words, &last, &err), 0);
+    assert_int_equal(bitmap_count(words, 10), 0);
+    assert_int_equal(last.end_page, 0);
+    assert_int_equal(memory_populated(&memory, 0, 0, 20, words, &last, &err), 0);
     assert_int_equal(bitmap_count(words, 20), 10);
-    if (memory_populated(&blind, 0, 20, 64, words, &known, &err))
+    if (memory_populated(&blind, 0, 20, 64, words, &last, &err))
         fail_msg("%s", err.text);
     assert_int_equal(bitmap_count(words, 64), 64);
-    assert_int_equal(memory_populated(&blind, 0, 84, 16, words, &known, &err), -EBADF);
+    assert_int_equal(memory_populated(&blind, 0, 84, 16, words, &last, &err), -EBADF);
+    /* Nor again where the data begins that was found before: this would be found otherwise. */
+    assert_int_equal(memory_write(&memory, 90 * PAGE, "x", 1), 0);
+    assert_int_equal(memory_populated(&memory, 0, 0, 20, words, &last, &err), 0);
+    assert_int_equal(last.end_page, 90);
     /* What came after a look beyond the data that it found is seen by the next. */
     assert_int_equal(memory_write(&memory, 95 * PAGE, "x", 1), 0);
-    assert_int_equal(memory_populated(&memory, 0, 84, 16, words, &known, &err), 0);
-    assert_int_equal(bitmap_count(words, 16), 7);
-    assert_true(bitmap_test(words, 5) && bitmap_test(words, 11));
-    assert_false(bitmap_test(words, 6));
+    assert_int_equal(memory_populated(&memory, 0, 84, 16, words, &last, &err), 0);
+    assert_int_equal(bitmap_count(words, 16), 8);
+    assert_true(bitmap_test(words, 6) && bitmap_test(words, 11));
+    assert_false(bitmap_test(words, 7));
     /* Backwards, and in another region, nothing is known. */
-    assert_int_equal(memory_populated(&memory, 0, 0, 20, words, &known, &err), 0);
+    assert_int_equal(memory_populated(&memory, 0, 0, 20, words, &last, &err), 0);
     assert_int_equal(bitmap_count(words, 20), 10);
-    assert_int_equal(memory_populated(&memory, 1, 0, 65, words, &known, &err), 0);
+    assert_int_equal(memory_populated(&memory, 1, 0, 65, words, &last, &err), 0);
     assert_int_equal(bitmap_count(words, 65), 0);
     memory_destroy(&memory);
 }
