@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Lanes of a comparison: each is a VMM whose guest makes a hop when its turn comes."""
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -11,7 +12,7 @@ from compare_qemu.vmms import KINDS
 from compare_qemu.warm import warm
 
 BOOT_S, MOVE_S, CALM_S = 900, 900, 1.0
-RESTARTS = 4  # of a QEMU in one comparison: a guest that it emulates may find stale pages after a hop, and end
+RESTARTS = 4  # of an emulated guest, with one workload: it may find stale pages after a hop, and end
 LOOK_S = 0.005  # from one question to the next, where nobody watches the guest
 
 
@@ -19,25 +20,19 @@ class Lane:
     """A VMM and its guest, which hops."""
 
     def __init__(self, name, setup, scratch):
-        self.name, self.scratch = name, scratch
+        self.name, self.scratch, self.processes = name, tempfile.mkdtemp(dir=scratch), setup.processes
         self.vmm = KINDS[name](setup)
         self.memory, self.patience, self.glance_s = setup.memory, setup.patience_s, setup.glance_us * 1e-6
-        self.restarts_left = RESTARTS if name.startswith("qemu") else 0
-        self.process = self.target = None
+        self.restarts, self.process, self.target = 0, None, None
         self._boot()
 
     def _boot(self):
         self.process = self.vmm.boot(self._directory())
         self.view = View(self.process.popen.pid)
 
-    def restart(self):
-        """After one of its VMMs ended: a fresh guest."""
-        self.restarts_left -= 1
-        for process in (self.process, self.target):
-            if process:
-                process.end()
-        self._boot()
-        self.settle()
+    def may_restart(self):
+        """Whether the comparison goes on after one of its VMMs ended. Not where KVM runs the guest."""
+        return False
 
     def _directory(self):
         return tempfile.mkdtemp(dir=self.scratch)
@@ -73,6 +68,8 @@ class Lane:
         for event in self.process.qmp.poll_events():
             if event["event"] == "MIGRATION":
                 status = event["data"]["status"]
+        if status == "failed" and self.target.ended():
+            raise Ended(self.target)
         if status in ("failed", "cancelled") or time.monotonic() - begin > MOVE_S:
             raise Failure(f"{self.process}: the migration ended {status}: "
                           f"{self.process.qmp.command('query-migrate').get('error-desc', self.process.last_words())}")
@@ -108,6 +105,19 @@ class Lane:
 class EmulatedLane(Lane):
     """A QEMU that emulates its guest: what migrates is the same, and runs at this host's speed. Nobody watches."""
 
+    def may_restart(self):
+        return self.restarts < RESTARTS
+
+    def restart(self):
+        """After one of its VMMs ended: a fresh guest."""
+        self.restarts += 1
+        for process in self.processes:
+            if os.path.dirname(process.directory) == self.scratch:
+                process.end()
+        self.process = self.target = None
+        self._boot()
+        self.settle()
+
     def _has_begun(self):
         time.sleep(LOOK_S)
         return "ready" in self.process.guest_said().split()
@@ -132,7 +142,11 @@ class EmulatedLane(Lane):
 class EngineLane:
     """pageferry's engine and RAM without a guest, in two processes, which a bench starts for each hop."""
 
-    restarts_left = 0
+    restarts = 0
+
+    def may_restart(self):
+        """Its failure ends the comparison."""
+        return False
 
     def __init__(self, name, setup, _scratch):
         self.name, limit = name, f"{setup.downtime_limit_ms}ms"

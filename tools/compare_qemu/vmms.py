@@ -21,7 +21,7 @@ class Process:
     """One VMM with one guest, or waiting for one."""
 
     def __init__(self, setup, name, command, directory):
-        self.name, self.qmp = name, None
+        self.name, self.qmp, self.directory = name, None, directory
         self.errors, self.serial = os.path.join(directory, "err"), os.path.join(directory, "serial")
         with open(self.errors, "wb") as errors:
             self.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
@@ -41,9 +41,9 @@ class Process:
             return file.read()
 
     def last_words(self):
-        """Its own, or what ended its guest."""
+        """What ended its guest, or its own."""
         guest = [line for line in self.guest_said().splitlines() if line.startswith("exception")]
-        return (self.said().strip().splitlines() or guest or ["it said nothing"])[-1]
+        return (guest or self.said().strip().splitlines() or ["it said nothing"])[-1]
 
     def ended(self):
         return self.popen.poll() is not None
