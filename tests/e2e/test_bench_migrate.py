@@ -53,6 +53,7 @@ def test_engine_that_is_written_to():
                       "--downtime-limit", "1ms")
     (row,) = result["migrations"]
     check(row["bytes_sent"] > 64 << 20 and row["rounds"] > 1, f"nothing was sent again: {row}")
+    check(0 < row["blackout_ns"] <= row["downtime_ns"], f"the guest ran nowhere for no time, or longer than the source knew: {row}")
     check("raw_bytes_per_s" not in row and row["rounds_ns"] and "commit_ns" in row, f"{row}")
     # RAM that is a file, and several streams: what arrived is compared in the bench.
     measured("--engine", "--memory", "64M", "--dirty-rate", "20000", "--once", "--backing", "memfd", "--streams", "3")
