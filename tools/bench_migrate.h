@@ -20,10 +20,10 @@ struct bench_migrate_config {
     bool json;
     bool engine;            /* no guest, only its RAM */
     uint64_t touched_bytes; /* of that */
-    uint64_t dirty_rate,
-        dirty_bytes;   /* its pages that are stored to meanwhile, a second; 0: none */
-    bool dirty_random; /* not in turn */
-    bool once;         /* one migration, and nothing beside it */
+    uint64_t dirty_rate;    /* its pages that are stored to meanwhile, a second; 0: none */
+    uint64_t dirty_bytes;   /* the first of them, which those are */
+    bool dirty_random;      /* not in turn */
+    bool once;              /* one migration, and nothing beside it */
     uint64_t streams, max_bandwidth, downtime_limit_ns;
     /* What follows is the guest's; words are passed on to `run` and `migrate` as they are. */
     const char *workload;

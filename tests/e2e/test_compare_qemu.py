@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import types
 
 from harness import BINARY, check, main
@@ -104,12 +105,12 @@ def test_a_qemu_that_ends_is_booted_again():
 
 
 class StubProcess:
-    """One VMM of a StubVmm; `ends` is in how many of its first hops one ends."""
+    """One process of a StubVmm."""
 
-    def __init__(self, vmm, directory):
-        self.vmm, self.directory, self.running = vmm, directory, True
+    def __init__(self, setup, directory):
+        self.directory, self.running = directory, True
         self.popen, self.qmp = types.SimpleNamespace(pid=0), self
-        vmm.setup.processes.append(self)
+        setup.processes.append(self)
 
     def command(self, _name):
         return {}
@@ -120,16 +121,30 @@ class StubProcess:
     def end(self):
         self.running = False
 
+    def ended(self):
+        return not self.running
+
+    def poll_events(self):
+        return [{"event": "MIGRATION", "data": {"status": "failed"}}]
+
+    def how(self):
+        return ""
+
+    def last_words(self):
+        return "gone"
+
 
 class StubVmm:
+    """The first two hops end it."""
+
     def __init__(self, setup):
         self.setup, self.ends = setup, 2
 
     def boot(self, directory):
-        return StubProcess(self, directory)
+        return StubProcess(self.setup, directory)
 
     def listen(self, directory):
-        return StubProcess(self, directory), "nowhere"
+        return StubProcess(self.setup, directory), "nowhere"
 
     def prepare(self, _process):
         self.ends -= 1
@@ -148,6 +163,14 @@ def test_a_lane_that_starts_again():
         check(script.hop(lane, "idle") == {} and lane.restarts == 2, f"{lane.restarts}")
         running = [process for process in setup.processes if process.running]
         check(running == [other.process, lane.process], "what ended leaves nothing behind, and others are not touched")
+        lane.target = StubProcess(setup, "")
+        for goes_on, kind in ((True, script.Failure), (False, script.Ended)):
+            lane.target.running = goes_on
+            try:
+                lane._status("", time.monotonic())
+                check(False, "a failed migration is one")
+            except script.Failure as failure:
+                check(type(failure) is kind, f"whether the destination ended is told: {failure!r}")
     check(not lanes.Lane.may_restart(lane), "a guest that KVM runs has no second try")
 
 
@@ -249,8 +272,8 @@ def test_compares_engines():
 
 
 if sys.argv[1:] == ["logic"]:
-    main(test_pairs_with_the_best_qemu, test_a_comparison_that_ends_early, test_a_vmm_that_ends, test_a_qemu_that_ends_is_booted_again, test_a_lane_that_starts_again,
-         test_observer, test_refuses, kvm=False)
+    main(test_pairs_with_the_best_qemu, test_a_comparison_that_ends_early, test_a_vmm_that_ends,
+         test_a_qemu_that_ends_is_booted_again, test_a_lane_that_starts_again, test_observer, test_refuses, kvm=False)
 elif not shutil.which("qemu-system-x86_64"):
     print("SKIP: no qemu-system-x86_64 (Debian: qemu-system-x86)")
     sys.exit(77)
