@@ -24,13 +24,15 @@
 
 static const char help[] =
     "usage: pageferry run [OPTION…] [IMAGE]\n\n"
-    "Boots IMAGE (an ELF with PVH note), or the built-in test guest. Exit status: the\n"
-    "guest's exit code; 1 where pageferry or the guest failed, 2 for bad usage.\n\n"
+    "Boots IMAGE (Linux bzImage, ELF with PVH note, Multiboot), or the built-in test\n"
+    "guest. Exit status: the guest's exit code; 0 after power-off and reset; 1 where\n"
+    "pageferry or the guest failed, 2 for bad usage.\n\n"
     "  -m, --memory SIZE      guest RAM, e.g. 64M, 5G (default 64M)\n"
     "  -c, --cpus N           vCPUs, 1 to 16 (default 1)\n"
     "      --cpu SPEC         host, or host,-FEATURE,… to hide CPU features\n"
     "      --append STRING    command line; the built-in guest's: a workload first,\n"
     "                         hello idle dirty memcheck counter stamp echo fb\n"
+    "      --initrd FILE      initrd for IMAGE\n"
     "      --control PATH     control socket (QMP) for ctl and migrate\n"
     "      --serial CONSOLE   stdio (default), null, or file:PATH\n"
     "      --backing KIND     memory: anon, memfd, thp (default) or hugetlb\n"
@@ -43,7 +45,7 @@ static const char help[] =
 
 struct run_options {
     uint64_t memory_bytes, ncpus, exit_port, load_address;
-    const char *cpu, *append, *backing, *dirty_log, *image;
+    const char *cpu, *append, *backing, *dirty_log, *image, *initrd;
     bool framebuffer, paused, has_load_address;
     struct server_options server;
 };
@@ -56,6 +58,7 @@ static enum options_result parse(int argc, char **argv, struct run_options *opti
         {"cpus", 'c', OPTION_NUMBER, &options->ncpus, MACHINE_MAX_CPUS},
         {"cpu", 0, OPTION_STRING, &options->cpu, 0},
         {"append", 0, OPTION_STRING, &options->append, 0},
+        {"initrd", 0, OPTION_STRING, &options->initrd, 0},
         {"control", 0, OPTION_STRING, &options->server.control_path, 0},
         {"serial", 0, OPTION_STRING, &options->server.serial, 0},
         {"backing", 0, OPTION_STRING, &options->backing, 0},
@@ -84,26 +87,21 @@ static enum options_result parse(int argc, char **argv, struct run_options *opti
             return OPTIONS_BAD;
         }
     }
-    if (options->has_load_address && !options->image) {
-        log_error("--load-address needs an IMAGE");
+    if (!options->image && (options->has_load_address || options->initrd)) {
+        log_error("%s needs an IMAGE", options->initrd ? "--initrd" : "--load-address");
         return OPTIONS_BAD;
     }
     return OPTIONS_GO;
 }
 
-/* Maps a file, or points at the embedded guest. */
-static int open_image(const char *path, const void **image, size_t *image_bytes, struct error *err)
+/* Maps a file that is to be loaded. */
+static int map_file(const char *path, struct loader_blob *blob, struct error *err)
 {
     struct stat info;
     void *mapping;
-    int fd, code = 0;
+    int code = 0;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO must not keep us */
 
-    if (!path) {
-        *image = embedded_guest_start;
-        *image_bytes = (size_t)(embedded_guest_end - embedded_guest_start);
-        return 0;
-    }
-    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO must not keep us */
     if (fd < 0 || fstat(fd, &info)) {
         code = errno;
     } else if (S_ISDIR(info.st_mode)) {
@@ -114,12 +112,43 @@ static int open_image(const char *path, const void **image, size_t *image_bytes,
     } else {
         mapping = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         code = mapping == MAP_FAILED ? errno : 0;
-        *image = mapping;
-        *image_bytes = (size_t)info.st_size;
+        if (!code)
+            *blob = (struct loader_blob){path, mapping, (size_t)info.st_size};
     }
     if (fd >= 0)
         (void)close(fd);
     return code ? error_set(err, code, "%s: %s", path, strerror(code)) : 0;
+}
+
+static void unmap_file(const struct loader_blob *blob)
+{
+    if (blob->data)
+        (void)munmap((void *)(uintptr_t)blob->data, blob->bytes);
+}
+
+static int load(struct machine *machine, const struct run_options *options, struct error *err)
+{
+    const struct loader_blob builtin = {.name = "the built-in guest",
+                                        .data = embedded_guest_start,
+                                        .bytes =
+                                            (size_t)(embedded_guest_end - embedded_guest_start)};
+    struct loader_blob kernel = {0}, initrd = {0};
+    int rc = options->image ? map_file(options->image, &kernel, err) : 0;
+
+    if (!rc && options->initrd)
+        rc = map_file(options->initrd, &initrd, err);
+    if (!rc) {
+        const struct machine_boot boot = {.kernel = options->image ? kernel : builtin,
+                                          .initrd = initrd,
+                                          .load_address = options->has_load_address
+                                                              ? options->load_address
+                                                              : MACHINE_LOAD_BY_IMAGE};
+
+        rc = machine_load(machine, &boot, err);
+    }
+    unmap_file(&kernel);
+    unmap_file(&initrd);
+    return rc;
 }
 
 static int describe(const struct kvm *kvm, const struct run_options *options,
@@ -144,17 +173,14 @@ static int build(struct server *server, const struct run_options *options, struc
     struct machine_description *description = calloc(1, sizeof(*description));
     struct machine_host host = {0};
     struct machine *machine = NULL;
-    const void *image = NULL;
     void *fdt = NULL;
-    size_t image_bytes = 0, fdt_bytes = 0;
+    size_t fdt_bytes = 0;
     int rc;
 
     if (!description)
         return error_set(err, ENOMEM, "no memory for a machine description");
     rc = machine_host_options_parse(&server->host.kvm, options->backing, options->dirty_log, &host,
                                     err);
-    if (!rc)
-        rc = open_image(options->image, &image, &image_bytes, err);
     if (!rc)
         rc = describe(&server->host.kvm, options, description, err);
     if (!rc)
@@ -164,11 +190,7 @@ static int build(struct server *server, const struct run_options *options, struc
     if (!rc)
         vm_host_set_machine(&server->host, machine);
     if (!rc)
-        rc = machine_load(
-            machine, options->image ? options->image : "the built-in guest", image, image_bytes,
-            options->has_load_address ? options->load_address : MACHINE_LOAD_ELF, err);
-    if (options->image && !rc)
-        (void)munmap((void *)(uintptr_t)image, image_bytes);
+        rc = load(machine, options, err);
     free(fdt);
     free(description);
     return rc;

@@ -171,6 +171,7 @@ static void report_end(struct server *server)
     case MACHINE_EXIT_GUEST:
         server->exit_code = (int)(end->code & 0xff);
         break;
+    case MACHINE_EXIT_POWEROFF:
     case MACHINE_EXIT_RESET:
         log_info("%s", end->reason);
         server->exit_code = 0;

@@ -1,118 +1,37 @@
 /* SPDX-License-Identifier: MIT
  *
- * ELF64 files with a PVH entry note. The whole file is judged before the first byte is copied, so a
- * refused image has changed nothing. */
-#include <elf.h>
+ * ELF files of 32 and 64 bits with a PVH entry note, or else a Multiboot header. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "guest/abi.h"
 #include "vmm/base/size.h"
+#include "vmm/loader_elf.h"
 #include "vmm/loader_internal.h"
-
-/* Xen xen/include/public/elfnote.h: the 32-bit physical entry point of a PVH kernel. */
-#define XEN_NOTE_OWNER        "Xen"
-#define XEN_NOTE_PHYS32_ENTRY 18
-
-#define MAX_PROGRAM_HEADERS 128
-
-struct elf {
-    const char *name;
-    const uint8_t *image;
-    size_t bytes;
-    struct error *err;
-    Elf64_Ehdr header;
-    Elf64_Phdr program[MAX_PROGRAM_HEADERS];
-    size_t nprograms;
-    bool has_entry;
-    uint64_t entry;
-    bool wants_fdt;
-};
-
-static int check_header(struct elf *elf)
-{
-    const char *foreign = loader_foreign_format(elf->image, elf->bytes);
-    const Elf64_Ehdr *h = &elf->header;
-
-    if (foreign)
-        return error_set(elf->err, ENOEXEC, "%s: %s, not a 64-bit ELF file with a PVH note",
-                         elf->name, foreign);
-    if (elf->bytes < sizeof(*h))
-        return error_set(elf->err, ENOEXEC, "%s: truncated in the ELF header", elf->name);
-    memcpy(&elf->header, elf->image, sizeof(*h));
-    if (h->e_ident[EI_CLASS] != ELFCLASS64)
-        return error_set(elf->err, ENOEXEC, "%s: ELF class %u, not 64-bit", elf->name,
-                         h->e_ident[EI_CLASS]);
-    if (h->e_ident[EI_DATA] != ELFDATA2LSB)
-        return error_set(elf->err, ENOEXEC, "%s: a big-endian ELF file", elf->name);
-    if (h->e_machine != EM_X86_64)
-        return error_set(elf->err, ENOEXEC, "%s: an ELF file for machine %u, not x86-64 (%u)",
-                         elf->name, h->e_machine, EM_X86_64);
-    if (h->e_type != ET_EXEC && h->e_type != ET_DYN)
-        return error_set(elf->err, ENOEXEC, "%s: ELF type %u, not an executable", elf->name,
-                         h->e_type);
-    return 0;
-}
-
-static int read_program_headers(struct elf *elf)
-{
-    const Elf64_Ehdr *h = &elf->header;
-    uint64_t table_bytes = (uint64_t)h->e_phnum * sizeof(Elf64_Phdr);
-
-    if (!h->e_phnum)
-        return error_set(elf->err, ENOEXEC, "%s: no program headers", elf->name);
-    if (h->e_phnum > MAX_PROGRAM_HEADERS)
-        return error_set(elf->err, ENOEXEC, "%s: %u program headers, at most %d are accepted",
-                         elf->name, h->e_phnum, MAX_PROGRAM_HEADERS);
-    if (h->e_phentsize != sizeof(Elf64_Phdr))
-        return error_set(elf->err, ENOEXEC, "%s: program headers of %u bytes, not %zu", elf->name,
-                         h->e_phentsize, sizeof(Elf64_Phdr));
-    if (!size_range_within(h->e_phoff, table_bytes, elf->bytes))
-        return error_set(elf->err, ENOEXEC,
-                         "%s: program headers at 0x%" PRIx64 " lie outside the file", elf->name,
-                         h->e_phoff);
-    elf->nprograms = h->e_phnum;
-    memcpy(elf->program, elf->image + h->e_phoff, (size_t)table_bytes);
-    return 0;
-}
+#include "vmm/loader_multiboot.h"
 
 static bool is_load(const Elf64_Phdr *p)
 {
     return p->p_type == PT_LOAD && p->p_memsz;
 }
 
-static int check_file_range(const struct elf *elf, size_t index)
-{
-    const Elf64_Phdr *p = &elf->program[index];
-
-    if (p->p_filesz > p->p_memsz && p->p_type == PT_LOAD)
-        return error_set(elf->err, ENOEXEC,
-                         "%s: segment %zu has more bytes in the file (0x%" PRIx64
-                         ") than in memory (0x%" PRIx64 ")",
-                         elf->name, index, p->p_filesz, p->p_memsz);
-    if (!size_range_within(p->p_offset, p->p_filesz, elf->bytes))
-        return error_set(elf->err, ENOEXEC, "%s: truncated: segment %zu ends outside the file",
-                         elf->name, index);
-    return 0;
-}
-
 static int check_segment(const struct elf *elf, size_t index, const struct memory *memory,
-                         size_t fdt_bytes)
+                         const struct loader_request *request)
 {
     const Elf64_Phdr *p = &elf->program[index];
+    size_t tree_bytes = elf->wants_fdt ? request->tree.bytes : 0;
 
     if (!memory_at(memory, p->p_paddr, p->p_memsz))
         return error_set(elf->err, ENOMEM,
                          "%s: segment %zu at 0x%" PRIx64 " of 0x%" PRIx64
                          " bytes lies outside guest RAM",
                          elf->name, index, p->p_paddr, p->p_memsz);
-    if (loader_hits_low_structures(p->p_paddr, p->p_memsz, fdt_bytes))
-        return error_set(
-            elf->err, ENOEXEC,
-            "%s: segment %zu at 0x%" PRIx64 " overlaps the boot structures from 0x%x to 0x%x",
-            elf->name, index, p->p_paddr, LOADER_START_INFO, LOADER_FDT + LOADER_FDT_MAX_BYTES);
+    if (loader_hits_low_structures(request, p->p_paddr, p->p_memsz, tree_bytes))
+        return error_set(elf->err, ENOEXEC,
+                         "%s: segment %zu at 0x%" PRIx64
+                         " overlaps the boot structures between 0x%x and 0x%x",
+                         elf->name, index, p->p_paddr, LOADER_START_INFO, LOADER_HIGH_START);
     for (size_t i = 0; i < index; i++) {
         const Elf64_Phdr *q = &elf->program[i];
         if (is_load(q) && p->p_paddr < q->p_paddr + q->p_memsz &&
@@ -123,69 +42,20 @@ static int check_segment(const struct elf *elf, size_t index, const struct memor
     return 0;
 }
 
-static int take_note(struct elf *elf, const Elf64_Nhdr *note, const uint8_t *owner,
-                     const uint8_t *value)
-{
-    uint64_t entry = 0;
-
-    if (note->n_namesz == sizeof(GUEST_NOTE_OWNER) && note->n_type == GUEST_NOTE_DEVICE_TREE &&
-        memcmp(owner, GUEST_NOTE_OWNER, sizeof(GUEST_NOTE_OWNER)) == 0)
-        elf->wants_fdt = true;
-    if (note->n_namesz != sizeof(XEN_NOTE_OWNER) || note->n_type != XEN_NOTE_PHYS32_ENTRY ||
-        memcmp(owner, XEN_NOTE_OWNER, sizeof(XEN_NOTE_OWNER)) != 0)
-        return 0;
-    if (note->n_descsz != 4 && note->n_descsz != 8)
-        return error_set(elf->err, ENOEXEC, "%s: the PVH note has %u bytes, not 4 or 8", elf->name,
-                         note->n_descsz);
-    memcpy(&entry, value, note->n_descsz); /* little-endian like this host */
-    if (elf->has_entry && elf->entry != entry)
-        return error_set(elf->err, ENOEXEC, "%s: two PVH notes that differ", elf->name);
-    elf->has_entry = true;
-    elf->entry = entry;
-    return 0;
-}
-
-/* Walks one PT_NOTE segment, whose range in the file is known to be good. */
-static int read_notes(struct elf *elf, const Elf64_Phdr *p)
-{
-    const uint8_t *data = elf->image + p->p_offset;
-    /* Names and values are padded to 4 bytes, in segments of 8-byte alignment to 8. */
-    uint64_t align = p->p_align == 8 ? 8 : 4;
-    uint64_t at = 0;
-
-    while (at < p->p_filesz) {
-        Elf64_Nhdr note;
-        uint64_t owner;
-        uint64_t value;
-        int result;
-
-        if (!size_range_within(at, sizeof(note), p->p_filesz))
-            return error_set(elf->err, ENOEXEC, "%s: truncated note", elf->name);
-        memcpy(&note, data + at, sizeof(note));
-        /* The lengths have 32 bits: these sums cannot wrap. */
-        owner = at + sizeof(note);
-        value = (owner + note.n_namesz + align - 1) / align * align;
-        if (!size_range_within(owner, note.n_namesz, p->p_filesz) ||
-            !size_range_within(value, note.n_descsz, p->p_filesz))
-            return error_set(elf->err, ENOEXEC, "%s: a note reaches beyond its segment", elf->name);
-        result = take_note(elf, &note, data + owner, data + value);
-        if (result)
-            return result;
-        at = (value + note.n_descsz + align - 1) / align * align;
-    }
-    return 0;
-}
-
 /* Asked before the segments: those of an ordinary program lie anywhere, and that is not what is
  * wrong with it. */
-static int require_entry(const struct elf *elf)
+static int require_entry(struct elf *elf, bool multiboot)
 {
-    if (elf->has_entry)
-        return 0;
-    return error_set(
-        elf->err, ENOEXEC, "%s: no PVH entry note (XEN_ELFNOTE_PHYS32_ENTRY)%s", elf->name,
-        loader_has_multiboot(elf->image, elf->bytes) ? ", only a multiboot header"
-                                                     : ": for Linux, CONFIG_PVH=y adds it");
+    if (!elf->has_entry && !multiboot)
+        return error_set(
+            elf->err, ENOEXEC,
+            "%s: no PVH entry note (XEN_ELFNOTE_PHYS32_ENTRY; for Linux, CONFIG_PVH=y adds it) and "
+            "no Multiboot header%s",
+            elf->name,
+            loader_multiboot2_header(elf->image, elf->bytes) ? ", only a Multiboot2 header" : "");
+    if (!elf->has_entry)
+        elf->entry = elf->header.e_entry;
+    return 0;
 }
 
 static int check_entry(const struct elf *elf)
@@ -195,32 +65,34 @@ static int check_entry(const struct elf *elf)
         if (is_load(p) && elf->entry >= p->p_paddr && elf->entry - p->p_paddr < p->p_filesz)
             return 0;
     }
-    return error_set(elf->err, ENOEXEC, "%s: the PVH entry 0x%" PRIx64 " is in no loaded segment",
-                     elf->name, elf->entry);
+    return error_set(elf->err, ENOEXEC, "%s: the %s entry 0x%" PRIx64 " is in no loaded segment",
+                     elf->name, elf->has_entry ? "PVH" : "ELF", elf->entry);
 }
 
-static int judge(struct elf *elf, const struct memory *memory, size_t fdt_bytes)
+static int check_segments(const struct elf *elf, const struct memory *memory,
+                          const struct loader_request *request)
 {
-    int result = check_header(elf);
+    int ret = 0;
 
-    if (!result)
-        result = read_program_headers(elf);
-    /* Notes first, wherever they stand: they say whether the tree takes up room. */
-    for (size_t i = 0; !result && i < elf->nprograms; i++) {
+    for (size_t i = 0; !ret && i < elf->nprograms; i++) {
+        if (is_load(&elf->program[i]))
+            ret = check_segment(elf, i, memory, request);
+    }
+    return ret ? ret : check_entry(elf);
+}
+
+/* Where an initrd may begin: after all of the image that lies in the RAM below the gap. */
+static gpa_t image_end(const struct elf *elf)
+{
+    gpa_t end = 0;
+
+    for (size_t i = 0; i < elf->nprograms; i++) {
         const Elf64_Phdr *p = &elf->program[i];
 
-        if (p->p_type == PT_LOAD || p->p_type == PT_NOTE)
-            result = check_file_range(elf, i);
-        if (!result && p->p_type == PT_NOTE)
-            result = read_notes(elf, p);
+        if (is_load(p) && p->p_paddr < MEMORY_GAP_START && p->p_paddr + p->p_memsz > end)
+            end = p->p_paddr + p->p_memsz;
     }
-    if (!result)
-        result = require_entry(elf);
-    for (size_t i = 0; !result && i < elf->nprograms; i++) {
-        if (is_load(&elf->program[i]))
-            result = check_segment(elf, i, memory, elf->wants_fdt ? fdt_bytes : 0);
-    }
-    return result ? result : check_entry(elf);
+    return end;
 }
 
 /* Only file bytes are copied. What a segment has beyond them must read as zero, and does: images go
@@ -242,35 +114,66 @@ static int copy_segments(const struct elf *elf, struct memory *memory)
     return 0;
 }
 
-int loader_load_elf(struct memory *memory, const char *name, const void *image, size_t image_bytes,
-                    const char *bootargs, const void *fdt, size_t fdt_bytes,
+static int judge(const struct elf *elf, const struct memory *memory,
+                 const struct loader_request *request, gpa_t *initrd)
+{
+    int ret = check_segments(elf, memory, request);
+
+    if (!ret)
+        ret = loader_low_check(memory, request, elf->wants_fdt ? request->tree.bytes : 0, elf->err);
+    if (!ret)
+        ret = loader_initrd_place(memory, request, image_end(elf), LOADER_4GIB, initrd, elf->err);
+    return ret;
+}
+
+static int load(struct elf *elf, struct memory *memory, const struct loader_request *request,
+                struct loader_entry *entry)
+{
+    gpa_t initrd = 0;
+    int ret = judge(elf, memory, request, &initrd);
+
+    if (!ret)
+        ret = copy_segments(elf, memory);
+    if (!ret)
+        ret = loader_initrd_write(memory, request, initrd, elf->err);
+    if (!ret)
+        ret = loader_low_write(memory, request, elf->err);
+    if (!ret && elf->has_entry)
+        ret = loader_pvh_write(memory, request, elf->wants_fdt, initrd, elf->err);
+    else if (!ret)
+        ret = loader_multiboot_write(memory, request, initrd, elf->err);
+    entry->mode = LOADER_PROTECTED;
+    entry->address = elf->entry;
+    entry->eax = elf->has_entry ? 0 : LOADER_MULTIBOOT_EAX;
+    entry->info = LOADER_START_INFO;
+    return ret;
+}
+
+int loader_load_elf(struct memory *memory, const struct loader_request *request,
                     struct loader_entry *entry, struct error *err)
 {
     struct elf *elf = calloc(1, sizeof(*elf));
-    int result;
+    struct loader_multiboot multiboot;
+    bool has_multiboot;
+    int ret;
 
     if (!elf)
-        return error_set(err, ENOMEM, "%s: no memory to load it", name);
-    elf->name = name;
-    elf->image = image;
-    elf->bytes = image_bytes;
+        return error_set(err, ENOMEM, "%s: no memory to load it", request->kernel.name);
+    elf->name = request->kernel.name;
+    elf->image = request->kernel.data;
+    elf->bytes = request->kernel.bytes;
     elf->err = err;
-    result = judge(elf, memory, fdt_bytes);
-    if (result)
-        goto out;
-    if (!elf->wants_fdt)
-        fdt_bytes = 0;
-    result = loader_pvh_check(memory, name, bootargs, fdt_bytes, err);
-    if (!result)
-        result = copy_segments(elf, memory);
-    if (!result)
-        result = loader_pvh_write(memory, bootargs, fdt, fdt_bytes, err);
-    if (result)
-        goto out;
-    entry->mode = LOADER_PVH;
-    entry->address = elf->entry;
-    entry->start_info = LOADER_START_INFO;
-out:
+    ret = loader_elf_read(elf);
+    has_multiboot = !ret && !elf->has_entry && loader_multiboot_find(&request->kernel, &multiboot);
+    if (!ret && has_multiboot)
+        ret = loader_multiboot_check(&request->kernel, &multiboot, err);
+    if (!ret)
+        ret = require_entry(elf, has_multiboot);
+    /* Addresses in a Multiboot header hold instead of those of the ELF file (section 3.1.2). */
+    if (!ret && has_multiboot && loader_multiboot_addresses(&multiboot))
+        ret = loader_load_multiboot(memory, request, &multiboot, entry, err);
+    else if (!ret)
+        ret = load(elf, memory, request, entry);
     free(elf);
-    return result;
+    return ret;
 }

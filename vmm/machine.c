@@ -14,6 +14,7 @@
 #include "vmm/base/log.h"
 #include "vmm/machine_internal.h"
 #include "vmm/x86/cpuid.h"
+#include "vmm/x86/irqchip_state.h"
 
 /* Pages that VMX needs in the guest's address space (api.rst 4.40 KVM_SET_TSS_ADDR, three pages;
  * 4.43 KVM_SET_IDENTITY_MAP_ADDR, one): below 4 GiB, above all RAM and devices. */
@@ -54,6 +55,11 @@ static void on_reset(void *opaque, const char *how)
     machine_end(opaque, MACHINE_EXIT_RESET, 0, reason.text);
 }
 
+static void on_poweroff(void *opaque)
+{
+    machine_end(opaque, MACHINE_EXIT_POWEROFF, 0, "the guest powered itself off");
+}
+
 static void on_vcpu_end(void *opaque, unsigned cpu, enum vcpu_end end, const char *reason)
 {
     static const enum machine_exit_kind kinds[] = {
@@ -81,6 +87,8 @@ static int create_vm(struct machine *machine, struct error *err)
         ret = KVM_IOCTL(machine->vm_fd, KVM_SET_TSS_ADDR, (void *)(uintptr_t)TSS_GPA, err);
     if (!ret)
         ret = KVM_IOCTL(machine->vm_fd, KVM_CREATE_IRQCHIP, NULL, err);
+    if (!ret)
+        ret = irqchip_reset(machine->vm_fd, err);
     if (!ret)
         ret = KVM_IOCTL(machine->vm_fd, KVM_CREATE_PIT2, &pit, err);
     return ret;
@@ -112,7 +120,7 @@ static int create_devices(struct machine *machine, struct error *err)
     const struct irq_line line = {.set = set_irq, .opaque = machine, .irq = GUEST_SERIAL_IRQ};
     const struct serial_events console = {.notify = on_console, .opaque = machine};
     const struct exit_port_events ends = {
-        .exit = on_exit_port, .reset = on_reset, .opaque = machine};
+        .exit = on_exit_port, .reset = on_reset, .poweroff = on_poweroff, .opaque = machine};
     int ret;
 
     bus_init(&machine->bus);

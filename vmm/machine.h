@@ -11,6 +11,7 @@
 #include "vmm/base/error.h"
 #include "vmm/dirty_log.h"
 #include "vmm/kvm.h"
+#include "vmm/loader.h"
 #include "vmm/machine_tree.h"
 #include "vmm/memory.h"
 
@@ -32,6 +33,7 @@ enum machine_state {
 enum machine_exit_kind {
     MACHINE_EXIT_NONE,
     MACHINE_EXIT_GUEST,    /* exit port: code is the guest's */
+    MACHINE_EXIT_POWEROFF, /* ACPI's sleep control register, state S5 */
     MACHINE_EXIT_SHUTDOWN, /* triple fault, KVM_EXIT_SHUTDOWN */
     MACHINE_EXIT_RESET,    /* guest asked for a reset (keyboard controller 0xfe, port 0xcf9) */
     MACHINE_EXIT_ERROR,    /* KVM internal error, emulation failure, unknown exit */
@@ -70,11 +72,16 @@ int machine_create(struct machine **out, const struct kvm *kvm, const void *fdt,
 /* Stops and joins all threads, frees everything. Any state; NULL is fine. */
 void machine_destroy(struct machine *machine);
 
-/* Puts an image into RAM and the boot vCPU at its entry: ELF with PVH note, or flat at load_address
- * where that is not MACHINE_LOAD_ELF. state: created. `name` is for messages. */
-#define MACHINE_LOAD_ELF UINT64_MAX
-int machine_load(struct machine *machine, const char *name, const void *image, size_t image_bytes,
-                 uint64_t load_address, struct error *err);
+/* What a machine boots. All borrowed, until machine_load() returns. */
+struct machine_boot {
+    struct loader_blob kernel, initrd; /* initrd.bytes 0: none */
+    uint64_t load_address;             /* kernel is flat: loaded and entered here. Else: */
+#define MACHINE_LOAD_BY_IMAGE LOADER_ADDRESS_NONE
+};
+
+/* Puts images into RAM and the boot vCPU at the kernel's entry; formats and errors as in
+ * loader_load(). state: created. */
+int machine_load(struct machine *machine, const struct machine_boot *boot, struct error *err);
 
 int machine_start(struct machine *machine, struct error *err); /* created -> running */
 /* running -> paused: all vCPUs are signalled, then all awaited; owed I/O completed. 0 too where

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/kvm.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "vmm/loader.h"
 #include "vmm/machine_internal.h"
 #include "vmm/vcpu_throttle.h"
+#include "vmm/x86/acpi.h"
 #include "vmm/x86/reset.h"
 
 static const char *state_name(enum machine_state state)
@@ -112,21 +114,27 @@ void machine_end(struct machine *machine, enum machine_exit_kind kind, uint32_t 
     machine_signal(machine);
 }
 
-int machine_load(struct machine *machine, const char *name, const void *image, size_t image_bytes,
-                 uint64_t load_address, struct error *err)
+int machine_load(struct machine *machine, const struct machine_boot *boot, struct error *err)
 {
+    struct loader_request request = {
+        .kernel = boot->kernel,
+        .initrd = boot->initrd,
+        .load_address = boot->load_address,
+        .bootargs = machine->description.bootargs,
+        .tree = {.data = machine->fdt, .bytes = machine->fdt_bytes},
+    };
+    uint8_t *tables = NULL;
     struct loader_entry entry;
     int ret = machine_require(machine, MACHINE_CREATED, "load an image", err);
 
+    if (!ret)
+        ret = acpi_build(machine->description.ncpus, LOADER_ACPI_GPA, &tables, &request.acpi.bytes,
+                         err);
     if (ret)
         return ret;
-    if (load_address == MACHINE_LOAD_ELF)
-        ret = loader_load_elf(&machine->memory, name, image, image_bytes,
-                              machine->description.bootargs, machine->fdt, machine->fdt_bytes,
-                              &entry, err);
-    else
-        ret = loader_load_flat(&machine->memory, name, image, image_bytes, load_address,
-                               machine->description.bootargs, &entry, err);
+    request.acpi.data = tables;
+    ret = loader_load(&machine->memory, &request, &entry, err);
+    free(tables);
     if (!ret)
         ret = reset_boot_vcpu(machine->vcpus.vcpu[0].fd, &entry, err);
     if (!ret)

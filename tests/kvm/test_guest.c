@@ -75,10 +75,12 @@ struct machine *test_guest_create(const struct kvm *kvm, unsigned ncpus, uint64_
     free(fdt);
     free(description);
     if (load) {
-        size_t bytes;
-        void *image = read_image(&bytes);
+        struct machine_boot boot = {.kernel = {.name = TESTGUEST_ELF},
+                                    .load_address = MACHINE_LOAD_BY_IMAGE};
+        void *image = read_image(&boot.kernel.bytes);
 
-        must(machine_load(machine, TESTGUEST_ELF, image, bytes, MACHINE_LOAD_ELF, &err), &err);
+        boot.kernel.data = image;
+        must(machine_load(machine, &boot, &err), &err);
         free(image);
     }
     return machine;

@@ -46,9 +46,10 @@ static void test_hello(void **state)
 static struct machine *start_code(unsigned ncpus, uint64_t address, const void *code, size_t bytes)
 {
     struct machine *machine = test_guest_create(&kvm, ncpus, MEMORY_BYTES, "", false);
+    const struct machine_boot boot = {.kernel = {"code", code, bytes}, .load_address = address};
     struct error err = {0};
 
-    if (machine_load(machine, "code", code, bytes, address, &err))
+    if (machine_load(machine, &boot, &err))
         fail_msg("%s", err.text);
     assert_int_equal(machine_start(machine, &err), 0);
     return machine;
@@ -105,6 +106,18 @@ static void test_resets(void **state)
                MACHINE_EXIT_RESET, 0, "0xcf9");
 }
 
+static void test_poweroff(void **state)
+{
+    (void)state;
+    /* S4, S5 without SLP_EN, then S5: mov dx, 0x600; mov al, …; out dx, al */
+    expect_end(START(1, REAL_MODE, 0xba, 0x00, 0x06, 0xb0, 0x30, 0xee, 0xb0, 0x14, 0xee, 0xb0, 0x34,
+                     0xee, 0xf4),
+               MACHINE_EXIT_POWEROFF, 0, "powered itself off");
+    expect_end(START(1, REAL_MODE, 0xba, 0x00, 0x06, 0xb0, 0x30, 0xee, 0xb0, 0x14, 0xee, 0xb0, 0x07,
+                     0xe6, 0xf4), /* … out 0xf4, 7 */
+               MACHINE_EXIT_GUEST, 7, "");
+}
+
 /* Executing what is not memory: KVM cannot, and says so. */
 static void test_emulation_failure(void **state)
 {
@@ -146,12 +159,13 @@ static void test_stuck(void **state)
 static void test_not_loaded(void **state)
 {
     struct machine *machine = test_guest_create(&kvm, 1, MEMORY_BYTES, "", false);
+    const struct machine_boot boot = {.kernel = {"rubbish", "rubbish", 7},
+                                      .load_address = MACHINE_LOAD_BY_IMAGE};
     struct error err = {0};
 
     (void)state;
     assert_int_equal(machine_start(machine, &err), -EINVAL);
-    assert_int_equal(machine_load(machine, "rubbish", "rubbish", 7, MACHINE_LOAD_ELF, &err),
-                     -ENOEXEC);
+    assert_int_equal(machine_load(machine, &boot, &err), -ENOEXEC);
     assert_non_null(strstr(err.text, "rubbish"));
     machine_destroy(machine);
     machine_destroy(NULL);
@@ -222,6 +236,7 @@ int main(void)
         cmocka_unit_test_setup(test_exit_widths, reset_console),
         cmocka_unit_test_setup(test_triple_fault, reset_console),
         cmocka_unit_test_setup(test_resets, reset_console),
+        cmocka_unit_test_setup(test_poweroff, reset_console),
         cmocka_unit_test_setup(test_emulation_failure, reset_console),
         cmocka_unit_test_setup(test_unmapped, reset_console),
         cmocka_unit_test_setup(test_stuck, reset_console),

@@ -58,9 +58,21 @@ void loader_image_memory(struct memory *memory)
         fail_msg("%s", err.text);
 }
 
+struct loader_request loader_image_request(const void *image, size_t bytes)
+{
+    return (struct loader_request){
+        .kernel = {NAME, image, bytes},
+        .load_address = LOADER_ADDRESS_NONE,
+        .bootargs = "hello",
+        .tree = {"tree", "tree", 4},
+        .acpi = {"tables", "RSD PTR ", 8},
+    };
+}
+
 int loader_image_load(struct memory *memory, const void *image, size_t bytes, struct error *err)
 {
-    struct loader_entry entry = {0};
+    struct loader_request request;
+    struct loader_entry entry;
     /* An exact copy, so that a sanitizer sees a read past the end. */
     uint8_t *copy = malloc(bytes ? bytes : 1);
     int result;
@@ -68,7 +80,8 @@ int loader_image_load(struct memory *memory, const void *image, size_t bytes, st
     assert_non_null(copy);
     memcpy(copy, image, bytes);
     err->text[0] = '\0';
-    result = loader_load_elf(memory, NAME, copy, bytes, "hello", "tree", 4, &entry, err);
+    request = loader_image_request(copy, bytes);
+    result = loader_load(memory, &request, &entry, err);
     free(copy);
     return result;
 }

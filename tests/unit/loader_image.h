@@ -37,7 +37,10 @@ void loader_image_make(struct image *image);
 /* 4 MiB from 0 and 64 KiB from 4 GiB. */
 void loader_image_memory(struct memory *memory);
 
-/* Loads an exact copy of the bytes, with the command line "hello" and the device tree "tree". */
+/* The command line "hello", the device tree "tree", ACPI tables of 8 bytes, no initrd. */
+struct loader_request loader_image_request(const void *image, size_t bytes);
+
+/* Loads an exact copy of the bytes with such a request. */
 int loader_image_load(struct memory *memory, const void *image, size_t bytes, struct error *err);
 
 /* Has no page been written? */

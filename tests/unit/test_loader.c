@@ -26,7 +26,7 @@ static uint64_t read_le(const struct memory *memory, gpa_t gpa, unsigned bytes)
     return value;
 }
 
-static void check_start_info(const struct memory *memory, gpa_t info, bool with_tree)
+static void check_start_info(const struct memory *memory, gpa_t info, bool with_tree, gpa_t rsdp)
 {
     static const uint64_t expected[][3] = {{0, 0xa0000, 1},
                                            {0xa0000, 0x60000, 2},
@@ -40,7 +40,7 @@ static void check_start_info(const struct memory *memory, gpa_t info, bool with_
     assert_int_equal(read_le(memory, info + 4, 4), 1);
     assert_int_equal(read_le(memory, info + 8, 4), 0);
     assert_int_equal(read_le(memory, info + 12, 4), with_tree ? 2 : 0);
-    assert_int_equal(read_le(memory, info + 32, 8), 0);
+    assert_int_equal(read_le(memory, info + 32, 8), rsdp);
     assert_int_equal(memory_read(memory, read_le(memory, info + 24, 8), text, 6), 0);
     assert_string_equal(text, "hello");
     assert_int_equal(read_le(memory, info + 48, 4), 4);
@@ -63,6 +63,7 @@ static void check_start_info(const struct memory *memory, gpa_t info, bool with_
 static void loads_a_good_image(void **state)
 {
     struct error err = {""};
+    struct loader_request request;
     struct loader_entry entry;
     struct memory memory;
     struct image image;
@@ -71,15 +72,17 @@ static void loads_a_good_image(void **state)
     (void)state;
     loader_image_make(&image);
     loader_image_memory(&memory);
-    if (loader_load_elf(&memory, NAME, &image, sizeof(image), "hello", "tree", 4, &entry, &err))
+    request = loader_image_request(&image, sizeof(image));
+    if (loader_load(&memory, &request, &entry, &err))
         fail_msg("%s", err.text);
-    assert_int_equal(entry.mode, LOADER_PVH);
+    assert_int_equal(entry.mode, LOADER_PROTECTED);
     assert_int_equal(entry.address, LOAD_GPA + 8);
     assert_memory_equal(memory_at(&memory, LOAD_GPA, TEXT_BYTES), image.text, TEXT_BYTES);
-    check_start_info(&memory, entry.start_info, true);
+    check_start_info(&memory, entry.info, true, LOADER_ACPI_GPA);
+    assert_memory_equal(memory_at(&memory, LOADER_ACPI_GPA, 8), "RSD PTR ", 8);
     /* Written pages are marked; BSS is not written. */
     assert_true(bitmap_test(memory.region[0].vmm_dirty, LOAD_GPA / PAGE));
-    assert_true(bitmap_test(memory.region[0].vmm_dirty, entry.start_info / PAGE));
+    assert_true(bitmap_test(memory.region[0].vmm_dirty, entry.info / PAGE));
     assert_false(bitmap_test(memory.region[0].vmm_dirty, bss));
     memory_destroy(&memory);
 }
@@ -87,6 +90,7 @@ static void loads_a_good_image(void **state)
 static void gives_no_tree_unasked(void **state)
 {
     struct error err = {""};
+    struct loader_request request;
     struct loader_entry entry;
     struct memory memory;
     struct image image;
@@ -98,9 +102,10 @@ static void gives_no_tree_unasked(void **state)
     image.header.e_phnum = 3;
     image.program[2].p_paddr = 0x30000;
     loader_image_memory(&memory);
-    if (loader_load_elf(&memory, NAME, &image, sizeof(image), "hello", "tree", 4, &entry, &err))
+    request = loader_image_request(&image, sizeof(image));
+    if (loader_load(&memory, &request, &entry, &err))
         fail_msg("%s", err.text);
-    check_start_info(&memory, entry.start_info, false);
+    check_start_info(&memory, entry.info, false, LOADER_ACPI_GPA);
     memory_destroy(&memory);
 }
 
@@ -144,6 +149,7 @@ static void refuses_long_command_lines(void **state)
 {
     char line[MACHINE_BOOTARGS_MAX + 2];
     struct error err = {""};
+    struct loader_request request;
     struct loader_entry entry;
     struct memory memory;
     struct image image;
@@ -153,13 +159,23 @@ static void refuses_long_command_lines(void **state)
     loader_image_memory(&memory);
     memset(line, 'x', sizeof(line));
     line[sizeof(line) - 1] = '\0';
-    assert_int_equal(
-        loader_load_elf(&memory, NAME, &image, sizeof(image), line, NULL, 0, &entry, &err), -E2BIG);
+    request = loader_image_request(&image, sizeof(image));
+    request.bootargs = line;
+    assert_int_equal(loader_load(&memory, &request, &entry, &err), -E2BIG);
     assert_true(loader_image_untouched(&memory));
     line[MACHINE_BOOTARGS_MAX] = '\0';
-    assert_int_equal(
-        loader_load_elf(&memory, NAME, &image, sizeof(image), line, NULL, 0, &entry, &err), 0);
+    assert_int_equal(loader_load(&memory, &request, &entry, &err), 0);
     memory_destroy(&memory);
+}
+
+static int load_flat(struct memory *memory, const void *code, size_t bytes, uint64_t address,
+                     const char *bootargs, struct loader_entry *entry, struct error *err)
+{
+    struct loader_request request = loader_image_request(code, bytes);
+
+    request.load_address = address;
+    request.bootargs = bootargs;
+    return loader_load(memory, &request, entry, err);
 }
 
 static void loads_flat_images(void **state)
@@ -171,19 +187,16 @@ static void loads_flat_images(void **state)
 
     (void)state;
     loader_image_memory(&memory);
-    assert_int_equal(loader_load_flat(&memory, NAME, code, sizeof(code), 0x7c00, "", &entry, &err),
-                     0);
+    assert_int_equal(load_flat(&memory, code, sizeof(code), 0x7c00, "", &entry, &err), 0);
     assert_int_equal(entry.mode, LOADER_REAL_MODE);
     assert_int_equal(entry.address, 0x7c00);
-    assert_int_equal(entry.start_info, 0);
+    assert_int_equal(entry.info, 0);
     assert_memory_equal(memory_at(&memory, 0x7c00, 5), code, 5);
-    assert_int_equal(
-        loader_load_flat(&memory, NAME, code, sizeof(code), 0x100000, "hello", &entry, &err), 0);
+    assert_int_equal(load_flat(&memory, code, sizeof(code), 0x100000, "hello", &entry, &err), 0);
     assert_int_equal(entry.mode, LOADER_PROTECTED);
-    check_start_info(&memory, entry.start_info, false);
-    assert_int_equal(
-        loader_load_flat(&memory, NAME, code, sizeof(code), LOW_PAGES * PAGE - 5, "", &entry, &err),
-        0);
+    check_start_info(&memory, entry.info, false, 0);
+    assert_int_equal(load_flat(&memory, code, sizeof(code), LOW_PAGES * PAGE - 5, "", &entry, &err),
+                     0);
     memory_destroy(&memory);
 }
 
@@ -211,8 +224,8 @@ static void refuses_bad_flat_images(void **state)
     loader_image_memory(&memory);
     for (size_t n = 0; n < sizeof(cases) / sizeof(cases[0]); n++) {
         struct error err = {""};
-        assert_int_equal(loader_load_flat(&memory, NAME, code, cases[n].bytes, cases[n].address,
-                                          cases[n].bootargs, &entry, &err),
+        assert_int_equal(load_flat(&memory, code, cases[n].bytes, cases[n].address,
+                                   cases[n].bootargs, &entry, &err),
                          cases[n].code);
         assert_int_equal(strncmp(err.text, NAME ": ", 7), 0);
         assert_true(loader_image_untouched(&memory));

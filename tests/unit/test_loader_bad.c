@@ -154,8 +154,8 @@ static void names_other_formats(void **state)
         {0, 4, "\xd0\x0d\xfe\xed", "device tree"},
         {0, 4, "QFI\xfb", "qcow2"},
         {0x1fe, 2, "\x55\xaa", "boot sector"},
-        {0x80, 12, "\x02\xb0\xad\x1b\0\0\0\0\xfe\x4f\x52\xe4", "multiboot"},
-        {0x88, 16, "\xd6\x50\x52\xe8\0\0\0\0\x10\0\0\0\x1a\xaf\xad\x17", "multiboot"},
+        {0x80, 12, "\x02\xb0\xad\x1b\0\0\0\0\xfe\x4f\x52\xe4", "Multiboot"},
+        {0x88, 16, "\xd6\x50\x52\xe8\0\0\0\0\x10\0\0\0\x1a\xaf\xad\x17", "Multiboot"},
         {8, 4, "what", "unknown format"},
     };
     struct memory memory;

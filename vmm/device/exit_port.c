@@ -2,7 +2,8 @@
  *
  * An OUT of 1, 2 or 4 bytes to the exit port is an exit code. Resets: 0xfe to the keyboard
  * controller's command port pulses the reset line (IBM AT); bit 2 of 0xcf9 set from 0 to 1 resets
- * (Intel ICH, "Reset Control Register"). */
+ * (Intel ICH, "Reset Control Register"). Power off: SLP_EN with the type of S5 to the sleep control
+ * register (ACPI 6.4, table 4.20). */
 #include "vmm/device/exit_port.h"
 
 #include <errno.h>
@@ -10,8 +11,10 @@
 
 #define KEYBOARD_COMMAND_PORT 0x64
 #define KEYBOARD_PULSE_RESET  0xfe
-#define RESET_CONTROL_PORT    0xcf9
 #define RESET_CONTROL_CPU     0x04
+#define SLEEP_ENABLE          0x20
+#define SLEEP_TYPE_SHIFT      2
+#define SLEEP_TYPE_MASK       0x7
 
 static void exit_access(void *opaque, uint64_t offset, uint8_t *data, unsigned bytes, bool is_write)
 {
@@ -53,13 +56,27 @@ static void cf9_access(void *opaque, uint64_t offset, uint8_t *data, unsigned by
         port->events.reset(port->events.opaque, "port 0xcf9");
 }
 
+/* No register keeps anything: there is no waking up from S5. */
+static void sleep_access(void *opaque, uint64_t offset, uint8_t *data, unsigned bytes,
+                         bool is_write)
+{
+    struct exit_port *port = opaque;
+
+    if (!is_write)
+        memset(data, 0, bytes);
+    else if (offset == 0 && data[0] & SLEEP_ENABLE &&
+             (data[0] >> SLEEP_TYPE_SHIFT & SLEEP_TYPE_MASK) == EXIT_PORT_SLEEP_S5)
+        port->events.poweroff(port->events.opaque);
+}
+
 int exit_port_init(struct exit_port *port, struct bus *bus, uint16_t address,
                    const struct exit_port_events *events, struct error *err)
 {
     const struct bus_window windows[] = {
         {.name = "exit", .start = address, .bytes = EXIT_PORT_BYTES, .access = exit_access},
         {.name = "keyboard", .start = KEYBOARD_COMMAND_PORT, .bytes = 1, .access = keyboard_access},
-        {.name = "reset", .start = RESET_CONTROL_PORT, .bytes = 1, .access = cf9_access},
+        {.name = "reset", .start = EXIT_PORT_RESET, .bytes = 1, .access = cf9_access},
+        {.name = "sleep", .start = EXIT_PORT_SLEEP, .bytes = 2, .access = sleep_access},
     };
 
     memset(port, 0, sizeof(*port));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The ports by which a guest ends itself: the exit port (guest/abi.h), and the two classic PC
- * resets: the keyboard controller's pulse (0x64 <- 0xfe) and the reset control register 0xcf9. */
+ * The ports by which a guest ends itself: the exit port (guest/abi.h), the two classic PC resets
+ * (the keyboard controller's pulse, 0x64 <- 0xfe, and the reset control register 0xcf9), and ACPI's
+ * sleep control register. */
 #ifndef VMM_DEVICE_EXIT_PORT_H
 #define VMM_DEVICE_EXIT_PORT_H
 
@@ -14,10 +15,18 @@
 
 #define EXIT_PORT_BYTES 4
 
+/* What ACPI tables tell: the reset control register and what resets through it, the sleep control
+ * and status registers (one port each), and the type of S5, soft off. */
+#define EXIT_PORT_RESET       0xcf9u
+#define EXIT_PORT_RESET_VALUE 0x06u
+#define EXIT_PORT_SLEEP       0x600u
+#define EXIT_PORT_SLEEP_S5    5u
+
 /* Called from the vCPU's thread; may be called again before that vCPU has stopped. */
 struct exit_port_events {
     void (*exit)(void *opaque, uint32_t code);
     void (*reset)(void *opaque, const char *how);
+    void (*poweroff)(void *opaque);
     void *opaque;
 };
 

@@ -9,7 +9,8 @@
 
 #include "vmm/kvm.h"
 
-#define PIT_CHANNELS 3
+#define PIT_CHANNELS   3
+#define PIC_ALL_MASKED 0xff
 
 #define PIC(member, name) STATE_FIELD(struct kvm_pic_state, member, name)
 static const struct state_field pic_fields[] = {
@@ -116,6 +117,23 @@ static int load_pit(int vm_fd, struct state_reader *root, struct error *err)
         return ret;
     pit.flags = flags;
     return KVM_IOCTL(vm_fd, KVM_SET_PIT2, &pit, err);
+}
+
+int irqchip_reset(int vm_fd, struct error *err)
+{
+    static const uint32_t pics[] = {KVM_IRQCHIP_PIC_MASTER, KVM_IRQCHIP_PIC_SLAVE};
+    int ret = 0;
+
+    for (size_t i = 0; !ret && i < STATE_COUNT(pics); i++) {
+        struct kvm_irqchip chip = {.chip_id = pics[i]};
+
+        ret = KVM_IOCTL(vm_fd, KVM_GET_IRQCHIP, &chip, err);
+        if (ret)
+            return ret;
+        chip.chip.pic.imr = PIC_ALL_MASKED;
+        ret = KVM_IOCTL(vm_fd, KVM_SET_IRQCHIP, &chip, err);
+    }
+    return ret;
 }
 
 int irqchip_state_save(int vm_fd, struct state_writer *writer, struct error *err)
