@@ -116,9 +116,20 @@ static void give_input(struct console *console)
         console->input_bytes = console->input_given = 0;
 }
 
-/* A terminal is read on even if the guest takes nothing, or Ctrl-A x would be lost: what does not
- * fit is dropped, as a UART would. Anything else waits for the machine's signal that there is room.
- */
+/* How much to read: no more than the guest takes now. What it does not take stays where it is, for
+ * whoever reads it next: the guest may move, and the process that it moves to may have the same
+ * input. A terminal is read on even if the guest takes nothing, or Ctrl-A x would be lost: what
+ * does not fit is dropped, as a UART would. */
+static size_t readable(const struct console *console)
+{
+    size_t room;
+
+    if (console->raw)
+        return sizeof(console->input);
+    room = console->input_bytes ? 0 : machine_console_room(console->machine);
+    return room < sizeof(console->input) ? room : sizeof(console->input);
+}
+
 static void on_input(void *opaque, uint32_t events)
 {
     struct console *console = opaque;
@@ -129,11 +140,12 @@ static void on_input(void *opaque, uint32_t events)
     (void)events;
     if (console->input_bytes)
         give_input(console);
-    if (console->input_bytes && !console->raw) {
+    room = readable(console);
+    if (!room) { /* the machine signals when there is some */
         end_input(console);
         return;
     }
-    got = read(console->in_fd, typed, sizeof(typed));
+    got = read(console->in_fd, typed, room);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (got <= 0) {
@@ -155,7 +167,7 @@ static void on_input(void *opaque, uint32_t events)
 /* A regular file is always ready, and epoll does not take it. */
 static void read_file(struct console *console)
 {
-    while (!console->input_done && !console->input_bytes)
+    while (!console->input_done && readable(console))
         on_input(console, EPOLLIN);
 }
 
@@ -263,6 +275,10 @@ void console_attach(struct console *console, struct machine *machine)
 
 void console_end_input(struct console *console)
 {
+    size_t late = console->input_bytes - console->input_given;
+
+    if (late && !console->raw && !console->input_done)
+        log_warning("%zu bytes of input came too late: the guest had left", late);
     end_input(console);
     console->input_done = true;
     give_back_terminal(console);

@@ -215,6 +215,19 @@ size_t machine_console_take(struct machine *machine, uint8_t *buffer, size_t byt
     return serial_take(&machine->serial, buffer, bytes);
 }
 
+size_t machine_console_room(struct machine *machine)
+{
+    size_t room = 0;
+
+    pthread_mutex_lock(&machine->lock);
+    if (machine->state == MACHINE_RUNNING)
+        room = serial_room(&machine->serial);
+    else
+        machine->input_refused = true;
+    pthread_mutex_unlock(&machine->lock);
+    return room;
+}
+
 /* Only a running guest takes input: what a paused one took after its state was saved, or a created
  * one before it is restored, would be lost. */
 size_t machine_console_give(struct machine *machine, const uint8_t *buffer, size_t bytes)

@@ -251,6 +251,29 @@ static void test_receive_without_fifo(void **state)
 }
 
 /* Input that came while interrupts were off is signalled when they are switched on. */
+static void test_room(void **state)
+{
+    struct board *board = board_create();
+
+    (void)state;
+    assert_int_equal(serial_room(&board->serial), 1);
+    out(board, IIR, 0x01); /* FIFO on */
+    assert_int_equal(serial_room(&board->serial), 16);
+    give(board, "fifteen letters", 15);
+    assert_int_equal(serial_room(&board->serial), 1);
+    give(board, "!", 1);
+    assert_int_equal(board->notified, 0); /* nobody was told that there is none */
+    assert_int_equal(serial_room(&board->serial), 0);
+    (void)in(board, 0);
+    assert_int_equal(board->notified, 1);
+    assert_int_equal(serial_room(&board->serial), 1);
+    out(board, MCR, 0x10); /* loopback */
+    assert_int_equal(serial_room(&board->serial), 0);
+    out(board, MCR, 0x00);
+    assert_int_equal(board->notified, 2);
+    board_destroy(board);
+}
+
 static void test_late_enable(void **state)
 {
     struct board *board = board_create();
@@ -446,6 +469,7 @@ int main(void)
         cmocka_unit_test(test_ring_full),
         cmocka_unit_test(test_receive),
         cmocka_unit_test(test_receive_without_fifo),
+        cmocka_unit_test(test_room),
         cmocka_unit_test(test_late_enable),
         cmocka_unit_test(test_priorities),
         cmocka_unit_test(test_loopback),

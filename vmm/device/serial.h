@@ -57,6 +57,10 @@ void serial_detach(struct serial *serial);
 /* Moves up to `bytes` of waiting output into buffer; returns how many. Any thread. */
 size_t serial_take(struct serial *serial, uint8_t *buffer, size_t bytes);
 
+/* How many bytes the receiver has room for. Where that is none, events.notify() tells when there is
+ * some. Any thread. */
+size_t serial_room(struct serial *serial);
+
 /* Puts input into the receiver as far as it has room; returns how many bytes. Any thread. */
 size_t serial_give(struct serial *serial, const uint8_t *buffer, size_t bytes);
 

@@ -36,14 +36,29 @@ size_t serial_take(struct serial *serial, uint8_t *buffer, size_t bytes)
     return taken;
 }
 
+/* In loopback the receiver is cut off from the line; what comes waits outside. */
+static size_t rx_free(const struct serial *serial)
+{
+    return serial_loopback(serial) ? 0 : serial_rx_capacity(serial) - serial->rx_count;
+}
+
+size_t serial_room(struct serial *serial)
+{
+    size_t room;
+
+    pthread_mutex_lock(&serial->lock);
+    room = rx_free(serial);
+    serial->rx_refused |= room == 0;
+    pthread_mutex_unlock(&serial->lock);
+    return room;
+}
+
 size_t serial_give(struct serial *serial, const uint8_t *buffer, size_t bytes)
 {
     size_t given = 0;
 
     pthread_mutex_lock(&serial->lock);
-    /* In loopback the receiver is cut off from the line; what comes waits outside. */
-    while (given < bytes && !serial_loopback(serial) &&
-           serial->rx_count < serial_rx_capacity(serial))
+    while (given < bytes && rx_free(serial))
         serial_rx_push(serial, buffer[given++]);
     serial->rx_refused = given < bytes;
     serial_update_irq(serial);
