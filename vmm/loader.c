@@ -10,6 +10,13 @@
 #include "vmm/loader_internal.h"
 #include "vmm/loader_multiboot.h"
 
+/* A jump to F000:FFF0 reboots a PC, and is how Linux reboots where ACPI's hardware is reduced and
+ * there is no EFI. Real-mode code:
+ *   mov dx, 0xcf9; mov al, 6; out dx, al; hlt; jmp $-1 */
+static const uint8_t reset_code[] = {0xba, 0xf9, 0x0c, 0xb0, 0x06, 0xee, 0xf4, 0xeb, 0xfd};
+
+_Static_assert(LOADER_RESET_VECTOR + sizeof(reset_code) <= LOADER_HIGH_START, "it fits");
+
 static bool overlaps(gpa_t a, uint64_t a_bytes, gpa_t b, uint64_t b_bytes)
 {
     return a_bytes && b_bytes && a < b + b_bytes && b < a + a_bytes;
@@ -21,7 +28,8 @@ bool loader_hits_low_structures(const struct loader_request *request, gpa_t gpa,
     return overlaps(gpa, bytes, LOADER_START_INFO, LOADER_INFO_END - LOADER_START_INFO) ||
            overlaps(gpa, bytes, LOADER_CMDLINE, LOADER_CMDLINE_END - LOADER_CMDLINE) ||
            overlaps(gpa, bytes, LOADER_FDT, tree_bytes) ||
-           overlaps(gpa, bytes, LOADER_ACPI_GPA, request->acpi.bytes);
+           overlaps(gpa, bytes, LOADER_ACPI_GPA, request->acpi.bytes) ||
+           overlaps(gpa, bytes, LOADER_RESET_VECTOR, sizeof(reset_code));
 }
 
 int loader_low_check(const struct memory *memory, const struct loader_request *request,
@@ -51,6 +59,8 @@ int loader_low_write(struct memory *memory, const struct loader_request *request
 
     if (!ret && request->acpi.bytes)
         ret = memory_write(memory, LOADER_ACPI_GPA, request->acpi.data, request->acpi.bytes);
+    if (!ret)
+        ret = memory_write(memory, LOADER_RESET_VECTOR, reset_code, sizeof(reset_code));
     return ret ? error_set(err, -ret, "boot structures do not fit into guest memory") : 0;
 }
 

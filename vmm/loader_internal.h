@@ -13,6 +13,7 @@
  *   0x20000  command line
  *   0x30000  device tree (to 0x6ffff at most)
  *   0xe0000  ACPI tables
+ *   0xffff0  what firmware has at the reset vector
  */
 #ifndef VMM_LOADER_INTERNAL_H
 #define VMM_LOADER_INTERNAL_H
@@ -35,7 +36,8 @@
 #define LOADER_CMDLINE_END   0x21000u
 #define LOADER_FDT           0x30000u
 #define LOADER_FDT_MAX_BYTES MACHINE_TREE_MAX_BYTES
-#define LOADER_LOW_END       0xa0000u  /* RAM below the legacy video hole */
+#define LOADER_LOW_END       0xa0000u /* RAM below the legacy video hole */
+#define LOADER_RESET_VECTOR  0xffff0u
 #define LOADER_HIGH_START    0x100000u /* and above it and the ROMs */
 #define LOADER_4GIB          0x100000000ull
 
@@ -48,7 +50,8 @@ bool loader_hits_low_structures(const struct loader_request *request, gpa_t gpa,
 int loader_low_check(const struct memory *memory, const struct loader_request *request,
                      size_t tree_bytes, struct error *err);
 
-/* Writes the command line and the ACPI tables. After loader_low_check(). */
+/* Writes the command line, the ACPI tables and the code at the reset vector. After
+ * loader_low_check(). */
 int loader_low_write(struct memory *memory, const struct loader_request *request,
                      struct error *err);
 

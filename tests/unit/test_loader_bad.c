@@ -56,7 +56,10 @@ BEND(on_cmdline, i->program[0].p_paddr = 0x20fff)
 BEND(on_tree, i->program[0].p_paddr = 0x30003)
 BEND(over_low, i->program[0].p_paddr = 0; i->program[0].p_memsz = 0x200000)
 BEND(overlap, i->header.e_phnum = 3; i->program[2].p_paddr = LOAD_GPA + BSS_BYTES - 1)
-BEND(overlap_below, i->header.e_phnum = 3; i->program[2].p_paddr = LOAD_GPA - 15)
+BEND(overlap_below, i->header.e_phnum = 3; i->program[0].p_paddr = LOAD_GPA + 0x1000;
+     i->program[2].p_paddr = LOAD_GPA + 0x1000 - 15)
+BEND(on_reset_code, i->program[0].p_paddr = 0xffff8; i->program[0].p_memsz = TEXT_BYTES)
+BEND(on_tables, i->program[0].p_paddr = 0xe0007; i->program[0].p_memsz = TEXT_BYTES)
 BEND(no_note, i->header.e_phnum = 1)
 BEND(other_note, i->note.xen.n_type = 17)
 BEND(other_owner, i->note.xen_name[0] = 'x')
@@ -97,6 +100,8 @@ static const struct bad_image bad_images[] = {
     {"overlaps the boot structures", -ENOEXEC, on_cmdline},
     {"overlaps the boot structures", -ENOEXEC, on_tree},
     {"overlaps the boot structures", -ENOEXEC, over_low},
+    {"overlaps the boot structures", -ENOEXEC, on_reset_code},
+    {"overlaps the boot structures", -ENOEXEC, on_tables},
     {"segments 0 and 2 overlap", -ENOEXEC, overlap},
     {"segments 0 and 2 overlap", -ENOEXEC, overlap_below},
     {"no PVH entry note", -ENOEXEC, no_note},
