@@ -16,14 +16,16 @@ import re
 import shlex
 import sys
 
-import image
-import machine
-import packages
-import plan
-import suite
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(TOP, "tools"))
+
+import image  # noqa: E402
+import machine  # noqa: E402
+import plan  # noqa: E402
+import suite  # noqa: E402
+from linux_guest import debian  # noqa: E402
 
 SKIPPED = 77
-TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def boot(build, variant, pattern=".*"):
@@ -120,7 +122,7 @@ def interactive(build, variant, task, programs=()):
     cache = os.path.join(build, "emulated-host", "cache")
     directory = suite.directory(build, f"{variant}.interactive")
     os.makedirs(directory, exist_ok=True)
-    made = image.base(packages.busybox(cache))
+    made = image.base(debian.busybox(cache))
     made.program(os.path.join(build, "tools", "pageferry"))
     made.program("/bin/bash")
     made.file(os.path.join(TOP, "tools", "demo"))
@@ -176,7 +178,7 @@ def main():
         return 2
     try:
         return COMMANDS[sys.argv[2]](os.path.abspath(sys.argv[1]), *sys.argv[3:])
-    except packages.Unavailable as error:
+    except debian.Unavailable as error:
         print(error, file=sys.stderr)
         return 1
 

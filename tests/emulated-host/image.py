@@ -9,10 +9,11 @@ import modulefinder
 import os
 import py_compile
 import re
-import stat
 import subprocess
 import sys
 import tempfile
+
+from linux_guest import archive
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 INSIDE = os.path.join(HERE, "inside")
@@ -21,27 +22,11 @@ LATE_MODULES = ("encodings.idna", "encodings.utf_8", "encodings.latin_1", "encod
 MODULES = ("irqbypass", "kvm", "kvm-amd", "veth", "sch_tbf", "sch_netem")
 
 
-class Image:
-    """Files by path, written as one cpio archive of the format that the kernel unpacks ("newc")."""
+class Image(archive.Archive):
+    """Adds programs with what they need."""
 
     def __init__(self):
-        self.entries = {}
-        for name in ("/proc", "/sys", "/dev", "/tmp", "/run", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/root"):
-            self.directory(name)
-
-    def directory(self, path):
-        if path != "/" and path not in self.entries:
-            self.directory(os.path.dirname(path))
-            self.entries[path] = (stat.S_IFDIR | 0o755, b"")
-
-    def data(self, path, content, mode=0o644):
-        path = os.path.abspath(path)
-        self.directory(os.path.dirname(path))
-        self.entries[path] = (stat.S_IFREG | mode, content)
-
-    def file(self, source, path=None):
-        with open(source, "rb") as file:
-            self.data(path or source, file.read(), 0o755 if os.access(source, os.X_OK) else 0o644)
+        super().__init__("/proc", "/sys", "/dev", "/tmp", "/run", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/root")
 
     def program(self, source):
         """A program or shared object with all that it is linked to; a script is just a file."""
@@ -94,14 +79,6 @@ class Image:
                 raise FileNotFoundError(f"no module {name} in {directory}")
             with (lzma.open if found[0].endswith(".xz") else open)(found[0], "rb") as file:
                 self.data(f"/modules/{name}.ko", file.read())
-
-    def write(self, path):
-        with open(path, "wb") as file:
-            for number, (name, (mode, content)) in enumerate([*self.entries.items(), ("TRAILER!!!", (0, b""))], 1):
-                name = name.lstrip("/").encode() + b"\0"
-                fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name), 0)
-                header = b"070701" + b"".join(b"%08X" % field for field in fields) + name
-                file.write(header + bytes(-len(header) % 4) + content + bytes(-len(content) % 4))
 
 
 def base(busybox):

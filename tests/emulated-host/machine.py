@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 
-import packages
+from linux_guest import debian
 
 QEMU = "qemu-system-x86_64"
 # The first for a guest with RAM on both sides of the gap below 4 GiB. What is not used is not there, but a host gives no
@@ -30,8 +30,8 @@ def boot(cache, directory, variant, image, console=None):
     (process, path of the records that come out of the second serial port).
     """
     if not shutil.which(QEMU):
-        raise packages.Unavailable(f"the emulated host needs {QEMU}: install Debian's qemu-system-x86")
-    vmlinuz, modules = packages.kernel(cache, variant.kernel)
+        raise debian.Unavailable(f"the emulated host needs {QEMU}: install Debian's qemu-system-x86")
+    vmlinuz, modules = debian.kernel(cache, variant.kernel)
     image.kernel_modules(modules)
     image.data("/inside/kvm-amd-options", variant.kvm_amd.encode())
     initramfs = os.path.join(directory, "initramfs.cpio")
@@ -39,7 +39,7 @@ def boot(cache, directory, variant, image, console=None):
     records = os.path.join(directory, "records")
     open(records, "w", encoding="ascii").close()
     first = f"file,id=console,path={console}" if console else "stdio,id=console,signal=on"
-    command = [QEMU, "-accel", f"tcg,thread={THREADS}", "-cpu", variant.cpu, "-smp", "2", "-m", memory(),
+    command = [QEMU, "-accel", f"tcg,thread={THREADS}", "-cpu", variant.cpu, "-smp", str(variant.cpus), "-m", memory(),
                "-nodefaults", "-no-user-config", "-display", "none", "-net", "none", "-no-reboot", "-chardev", first,
                "-serial", "chardev:console", "-serial", f"file:{records}", "-kernel", vmlinuz, "-initrd", initramfs,
                "-append", f"console=ttyS0 panic=-1 oops=panic quiet loglevel={5 if console else 1} "

@@ -10,8 +10,8 @@ import time
 
 import image
 import machine
-import packages
 import plan
+from linux_guest import debian, guest
 
 ATTEMPTS = 2
 BOOTS = 4
@@ -48,7 +48,7 @@ class Suite:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise packages.Unavailable(f"another emulated host works in {self.directory}: wait until it is done") from None
+            raise debian.Unavailable(f"another emulated host works in {self.directory}: wait until it is done") from None
         shutil.rmtree(self.directory, ignore_errors=True)
         os.makedirs(self.directory)
         self.until = time.monotonic() + plan.SUITE_LIMIT_S * plan.scale()
@@ -62,8 +62,9 @@ class Suite:
     def _image(self):
         left = [dict(test, attempt=len(self.attempts[test["name"]]) + 1) for test in self.tests
                 if test["name"] not in self.finished]
-        made = image.base(packages.busybox(self.cache))
+        made = image.base(debian.busybox(self.cache))
         add_tests(made, self.build, left)
+        add_linux_guest(made, self.build, left, plan.VARIANTS[self.variant].kernel)
         made.data("/inside/plan.json", json.dumps({"tests": left, "attempts": ATTEMPTS}).encode())
         made.data("/inside/task", f"{plan.PYTHON} -B /inside/run_tests.py\n".encode())
         return made
@@ -168,8 +169,20 @@ def add_tests(made, build, tests):
         made.file(name)
     for test in tests:
         if not test["command"]:
-            raise packages.Unavailable(f"{test['name']} is not built: build everything in {build} first")
+            raise debian.Unavailable(f"{test['name']} is not built: build everything in {build} first")
         for word in [*test["command"], *test["environment"].values()]:
             if word.startswith(build) and os.path.isfile(word):
                 made.program(word)
         made.directory(test["directory"])
+
+
+def add_linux_guest(made, build, tests, kernel):
+    """The guest that tests ask for by their environment, with the kernel that the host has too."""
+    for where in {test["environment"]["PAGEFERRY_LINUX_GUEST"] for test in tests
+                  if "PAGEFERRY_LINUX_GUEST" in test["environment"]}:
+        os.makedirs(where, exist_ok=True)
+        guest.make_initramfs(build, os.path.join(where, "initramfs.cpio"))
+        guest.make_kernel(build, kernel, os.path.join(where, f"vmlinuz-{kernel}"))
+        guest.make_kernel(build, kernel, os.path.join(where, f"vmlinux-{kernel}"), unpacked=True)
+        for name in ("initramfs.cpio", f"vmlinuz-{kernel}", f"vmlinux-{kernel}"):
+            made.file(os.path.join(where, name))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the emulated host is made of and is not ours: Debian's kernels and its static busybox. They are downloaded with
+"""What Linux guests and the emulated host are made of and is not ours: Debian's kernels and its static busybox. They are downloaded with
 apt-get and unpacked, never installed, and kept in a cache directory: a second run needs no network.
 """
 import fcntl
@@ -56,7 +56,7 @@ def _fetch_alone(cache, package):
     if os.path.isdir(unpacked):
         return unpacked
     if not shutil.which("apt-get"):
-        raise Unavailable(f"the emulated host needs Debian's package {package}, and there is no apt-get here to fetch "
+        raise Unavailable(f"this needs Debian's package {package}, and there is no apt-get here to fetch "
                           f"it: unpack it with dpkg -x into {unpacked}")
     print(f"downloading {package}", flush=True)
     deb, said = _download(cache, package, None)
@@ -70,7 +70,7 @@ def _fetch_alone(cache, package):
         said = updated.stderr if updated.returncode and not deb else said
     if not deb:
         why = (said.strip().splitlines() or ["no reason given"])[-1]
-        raise Unavailable(f"the emulated host needs Debian's package {package}, which apt-get could not download "
+        raise Unavailable(f"this needs Debian's package {package}, which apt-get could not download "
                           f"({why}): is this machine offline, or has it no Debian 12 sources with the security "
                           f"archive? A copy unpacked with dpkg -x into {unpacked} will do")
     into = os.path.dirname(deb)

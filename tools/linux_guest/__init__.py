@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""What tools/linux-guest is made of; the emulated host of the tests uses it too."""
