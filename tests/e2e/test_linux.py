@@ -56,6 +56,7 @@ class Guest:
     def hop(self, *ways):
         there, control, uri = self.receive()
         self.downtimes.append(migrate_well(self.control, uri, *ways, seconds=BOOT_S)["downtime_ns"])
+        print(f"hop {len(self.downtimes)}: {self.downtimes[-1] / 1e6:.2f} ms", flush=True)
         old = Control(self.control)
         old.command("quit")
         self.process.expect_exit(0)
