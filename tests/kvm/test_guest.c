@@ -208,8 +208,9 @@ static void copy_memory(struct machine *from, struct machine *to)
     }
 }
 
-struct machine *test_guest_hop_slowly(const struct kvm *kvm, struct machine *from,
-                                      struct test_console *console, const struct timespec *nap)
+static struct machine *hop(const struct kvm *kvm, struct machine *from,
+                           struct test_console *console, const struct timespec *nap,
+                           test_guest_change *change)
 {
     struct machine *to = NULL;
     struct error err = {0};
@@ -220,7 +221,10 @@ struct machine *test_guest_hop_slowly(const struct kvm *kvm, struct machine *fro
     must(machine_create(&to, kvm, fdt, fdt_bytes, &host, &err), &err);
     must(machine_save(from, &state, &state_bytes, &err), &err);
     copy_memory(from, to);
-    nanosleep(nap, NULL);
+    if (nap)
+        nanosleep(nap, NULL);
+    if (change)
+        change(&state, &state_bytes);
     must(machine_restore(to, state, state_bytes, &err), &err);
     must(machine_mark_moved(from, &err), &err);
     free(state);
@@ -233,7 +237,17 @@ struct machine *test_guest_hop_slowly(const struct kvm *kvm, struct machine *fro
 struct machine *test_guest_hop(const struct kvm *kvm, struct machine *from,
                                struct test_console *console)
 {
-    const struct timespec none = {0};
+    return hop(kvm, from, console, NULL, NULL);
+}
 
-    return test_guest_hop_slowly(kvm, from, console, &none);
+struct machine *test_guest_hop_slowly(const struct kvm *kvm, struct machine *from,
+                                      struct test_console *console, const struct timespec *nap)
+{
+    return hop(kvm, from, console, nap, NULL);
+}
+
+struct machine *test_guest_hop_changed(const struct kvm *kvm, struct machine *from,
+                                       struct test_console *console, test_guest_change *change)
+{
+    return hop(kvm, from, console, NULL, change);
 }

@@ -52,5 +52,10 @@ struct machine *test_guest_hop(const struct kvm *kvm, struct machine *from,
 /* As above, with a nap between saving and loading. */
 struct machine *test_guest_hop_slowly(const struct kvm *kvm, struct machine *from,
                                       struct test_console *console, const struct timespec *nap);
+/* As test_guest_hop(), with a change of the saved state; `change` may replace what it is given,
+ * which is freed with free(). */
+typedef void test_guest_change(void **state, size_t *state_bytes);
+struct machine *test_guest_hop_changed(const struct kvm *kvm, struct machine *from,
+                                       struct test_console *console, test_guest_change *change);
 
 #endif
