@@ -127,6 +127,8 @@ static void read_optional(struct kvm *kvm)
     kvm->clock_flags = check_extension(kvm->fd, KVM_CAP_ADJUST_CLOCK);
     kvm->xsave2_bytes = check_extension(kvm->fd, KVM_CAP_XSAVE2);
     kvm->sregs2 = check_extension(kvm->fd, KVM_CAP_SREGS2) != 0;
+    kvm->exception_payload = check_extension(kvm->fd, KVM_CAP_EXCEPTION_PAYLOAD) != 0;
+    kvm->triple_fault_event = check_extension(kvm->fd, KVM_CAP_X86_TRIPLE_FAULT_EVENT) != 0;
 }
 
 /* Older kernels (before 5.16) answer this for a vCPU only. */

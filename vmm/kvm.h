@@ -29,6 +29,8 @@ struct kvm {
     unsigned clock_flags;           /* KVM_CAP_ADJUST_CLOCK: KVM_CLOCK_* flags of KVM_GET_CLOCK */
     unsigned xsave2_bytes;          /* KVM_CAP_XSAVE2: 0 = absent */
     bool sregs2;                    /* KVM_CAP_SREGS2 */
+    bool exception_payload;         /* KVM_CAP_EXCEPTION_PAYLOAD */
+    bool triple_fault_event;        /* KVM_CAP_X86_TRIPLE_FAULT_EVENT */
 };
 
 /* Opens /dev/kvm and checks the API version and every capability that pageferry cannot do without;

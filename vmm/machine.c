@@ -91,6 +91,8 @@ static int create_vm(struct machine *machine, struct error *err)
         ret = irqchip_reset(machine->vm_fd, err);
     if (!ret)
         ret = KVM_IOCTL(machine->vm_fd, KVM_CREATE_PIT2, &pit, err);
+    if (!ret)
+        ret = vcpu_state_enable_events(machine->kvm, machine->vm_fd, err);
     return ret;
 }
 

@@ -54,30 +54,6 @@ const struct state_field vcpu_debug_fields[VCPU_DEBUG_NFIELDS] = {
     STATE_FIELD(struct kvm_debugregs, flags, "debug-flags"),
 };
 
-#define EVENT(member, name) STATE_FIELD(struct kvm_vcpu_events, member, name)
-const struct state_field vcpu_events_fields[VCPU_EVENTS_NFIELDS] = {
-    EVENT(exception.injected, "exception-injected"),
-    EVENT(exception.nr, "exception-nr"),
-    EVENT(exception.has_error_code, "exception-has-error-code"),
-    EVENT(exception.pending, "exception-pending"),
-    EVENT(exception.error_code, "exception-error-code"),
-    EVENT(interrupt.injected, "interrupt-injected"),
-    EVENT(interrupt.nr, "interrupt-nr"),
-    EVENT(interrupt.soft, "interrupt-soft"),
-    EVENT(interrupt.shadow, "interrupt-shadow"),
-    EVENT(nmi.injected, "nmi-injected"),
-    EVENT(nmi.pending, "nmi-pending"),
-    EVENT(nmi.masked, "nmi-masked"),
-    EVENT(sipi_vector, "sipi-vector"),
-    EVENT(flags, "event-flags"),
-    EVENT(smi.smm, "smi-smm"),
-    EVENT(smi.pending, "smi-pending"),
-    EVENT(smi.smm_inside_nmi, "smi-inside-nmi"),
-    EVENT(smi.latched_init, "smi-latched-init"),
-    EVENT(exception_has_payload, "exception-has-payload"),
-    EVENT(exception_payload, "exception-payload"),
-};
-
 size_t vcpu_state_xsave_bytes(const struct kvm *kvm)
 {
     return kvm->xsave2_bytes > VCPU_XSAVE_MIN_BYTES ? kvm->xsave2_bytes : VCPU_XSAVE_MIN_BYTES;

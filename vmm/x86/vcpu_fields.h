@@ -16,7 +16,6 @@
 #define VCPU_SREGS_NFIELDS   12
 #define VCPU_PDPTRS_NFIELDS  1
 #define VCPU_DEBUG_NFIELDS   4
-#define VCPU_EVENTS_NFIELDS  20
 
 /* The legacy area and header, and as much as KVM_GET_XSAVE gives (api.rst 4.42). */
 #define VCPU_XSAVE_MIN_BYTES 4096u
@@ -39,6 +38,5 @@ extern const struct state_field vcpu_segment_fields[VCPU_SEGMENT_NFIELDS]; /* of
 extern const struct state_field vcpu_sregs_fields[VCPU_SREGS_NFIELDS];     /* the rest of it */
 extern const struct state_field vcpu_pdptrs_fields[VCPU_PDPTRS_NFIELDS];   /* of kvm_sregs2 */
 extern const struct state_field vcpu_debug_fields[VCPU_DEBUG_NFIELDS];
-extern const struct state_field vcpu_events_fields[VCPU_EVENTS_NFIELDS];
 
 #endif

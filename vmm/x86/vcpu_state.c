@@ -98,22 +98,22 @@ static int save_tsc(int fd, struct state_writer *writer, struct error *err)
     return 0;
 }
 
+/* Events first: without KVM_CAP_EXCEPTION_PAYLOAD, reading them puts what a pending exception has
+ * to say into CR2 or DR6. */
 static int save_rest(int fd, struct state_writer *writer, struct error *err)
 {
     struct kvm_debugregs debug;
-    struct kvm_vcpu_events events;
     struct kvm_lapic_state lapic;
-    int ret = KVM_IOCTL(fd, KVM_GET_DEBUGREGS, &debug, err);
+    int ret = vcpu_state_save_events(fd, writer, err);
 
     if (!ret)
-        ret = KVM_IOCTL(fd, KVM_GET_LAPIC, &lapic, err);
+        ret = KVM_IOCTL(fd, KVM_GET_DEBUGREGS, &debug, err);
     if (!ret)
-        ret = KVM_IOCTL(fd, KVM_GET_VCPU_EVENTS, &events, err);
+        ret = KVM_IOCTL(fd, KVM_GET_LAPIC, &lapic, err);
     if (ret)
         return ret;
     state_put_fields(writer, vcpu_debug_fields, VCPU_DEBUG_NFIELDS, &debug);
     state_put_bytes(writer, "lapic", lapic.regs, sizeof(lapic.regs));
-    state_put_fields(writer, vcpu_events_fields, VCPU_EVENTS_NFIELDS, &events);
     return 0;
 }
 

@@ -43,6 +43,13 @@ struct vcpu_state_time {
 int vcpu_state_load(const struct kvm *kvm, int vcpu_fd, unsigned cpu, struct vcpu_state_time *time,
                     struct state_reader *root, struct error *err);
 
+/* Makes KVM tell of exceptions and triple faults that are pending. The VM has no vCPU yet. */
+int vcpu_state_enable_events(const struct kvm *kvm, int vm_fd, struct error *err);
+int vcpu_state_save_events(int vcpu_fd, struct state_writer *writer, struct error *err);
+/* -ENOTSUP names what is pending and this host's KVM cannot take. */
+int vcpu_state_load_events(const struct kvm *kvm, int vcpu_fd, struct state_reader *node,
+                           struct error *err);
+
 /* Property "msrs": (index, value high, value low) cells. */
 int vcpu_state_save_msrs(const struct vcpu_state_msrs *msrs, int vcpu_fd,
                          struct state_writer *writer, struct error *err);

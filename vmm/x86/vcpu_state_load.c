@@ -161,18 +161,13 @@ static int load_lapic(int fd, struct state_reader *node, struct error *err)
     return ret;
 }
 
-static int load_events(int fd, struct state_reader *node, struct error *err)
+static int load_events(const struct kvm *kvm, int fd, struct state_reader *node, struct error *err)
 {
     struct kvm_mp_state mp_state = {0};
-    struct kvm_vcpu_events events;
-    int ret;
+    int ret = state_get_u32(node, "mp-state", &mp_state.mp_state, err);
 
-    memset(&events, 0, sizeof(events));
-    ret = state_get_fields(node, vcpu_events_fields, VCPU_EVENTS_NFIELDS, &events, err);
     if (!ret)
-        ret = state_get_u32(node, "mp-state", &mp_state.mp_state, err);
-    if (!ret)
-        ret = KVM_IOCTL(fd, KVM_SET_VCPU_EVENTS, &events, err);
+        ret = vcpu_state_load_events(kvm, fd, node, err);
     if (!ret)
         ret = KVM_IOCTL(fd, KVM_SET_MP_STATE, &mp_state, err);
     return ret;
@@ -203,7 +198,7 @@ int vcpu_state_load(const struct kvm *kvm, int vcpu_fd, unsigned cpu, struct vcp
     if (!ret)
         ret = load_lapic(vcpu_fd, &node, err);
     if (!ret)
-        ret = load_events(vcpu_fd, &node, err);
+        ret = load_events(kvm, vcpu_fd, &node, err);
     if (!ret)
         ret = state_close(&node, err);
     if (ret)
