@@ -152,6 +152,8 @@ static int create_vcpus(struct machine *machine, struct error *err)
         ret = cpuid_apply(machine->vcpus.vcpu[i].fd, i, &machine->description, err);
     if (!ret)
         ret = machine_set_tsc_khz(machine, err);
+    if (!ret) /* now rather than while a guest stands still to be saved */
+        ret = vcpu_state_list_msrs(machine->kvm, machine->vcpus.vcpu[0].fd, &machine->msrs, err);
     return ret;
 }
 

@@ -33,7 +33,7 @@ struct machine {
     struct serial serial;
     struct exit_port exit_port;
     struct probe probe;
-    struct vcpu_state_msrs msrs; /* filled by the first save */
+    struct vcpu_state_msrs msrs;
 
     pthread_mutex_t lock; /* the following */
     enum machine_state state;

@@ -42,8 +42,6 @@ int machine_save(struct machine *machine, void **fdt, size_t *fdt_bytes, struct 
     struct state_writer writer;
     int ret = machine_require(machine, MACHINE_PAUSED, "save", err);
 
-    if (!ret && !machine->msrs.count)
-        ret = vcpu_state_list_msrs(machine->kvm, machine->vcpus.vcpu[0].fd, &machine->msrs, err);
     if (!ret)
         ret = state_writer_begin(&writer, STATE_COMPATIBLE, err);
     if (ret)

@@ -242,6 +242,30 @@ static void test_foreign_msr(void **state)
     expect_changed(copy, -ENOTSUP, "MSR 0x12345");
 }
 
+/* Which no guest is offered, and which KVM would take. */
+static void test_nested(void **state)
+{
+    static const struct {
+        const char *property, *line;
+        uint64_t bit;
+    } ways[] = {{"efer", "SVM", 0x1000}, {"cr4", "VMX", 0x2000}};
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        void *copy = copy_of_good();
+        int node = fdt_path_offset(copy, "/cpu@0"), bytes;
+        const void *found = fdt_getprop(copy, node, ways[i].property, &bytes);
+        fdt64_t value;
+
+        assert_int_equal(bytes, sizeof(value));
+        memcpy(&value, found, sizeof(value));
+        assert_int_equal(fdt_setprop_inplace_u64(copy, node, ways[i].property,
+                                                 fdt64_to_cpu(value) | ways[i].bit),
+                         0);
+        expect_changed(copy, -ENOTSUP, ways[i].line);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,7 +273,7 @@ int main(void)
         cmocka_unit_test(test_bit_flips),      cmocka_unit_test(test_unknown),
         cmocka_unit_test(test_every_property), cmocka_unit_test(test_missing),
         cmocka_unit_test(test_too_large),      cmocka_unit_test(test_vcpu_count),
-        cmocka_unit_test(test_foreign_msr),
+        cmocka_unit_test(test_foreign_msr),    cmocka_unit_test(test_nested),
     };
     int failed;
 

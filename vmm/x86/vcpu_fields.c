@@ -3,8 +3,13 @@
  * Changing a name changes the format of saved states. */
 #include "vmm/x86/vcpu_fields.h"
 
+#include <errno.h>
 #include <linux/kvm.h>
 #include <stdio.h>
+
+/* AMD APM vol. 2, 15.4; Intel SDM vol. 3, 23.7. */
+#define EFER_SVME 0x1000ull
+#define CR4_VMXE  0x2000ull
 
 #define REG(member) STATE_FIELD(struct kvm_regs, member, #member)
 const struct state_field vcpu_regs_fields[VCPU_REGS_NFIELDS] = {
@@ -53,6 +58,18 @@ const struct state_field vcpu_debug_fields[VCPU_DEBUG_NFIELDS] = {
     STATE_FIELD(struct kvm_debugregs, dr7, "dr7"),
     STATE_FIELD(struct kvm_debugregs, flags, "debug-flags"),
 };
+
+int vcpu_state_refuse_nested(const struct kvm_sregs *sregs, struct error *err)
+{
+    const char *which = sregs->efer & EFER_SVME ? "SVM (EFER.SVME)"
+                        : sregs->cr4 & CR4_VMXE ? "VMX (CR4.VMXE)"
+                                                : NULL;
+
+    return which ? error_set(err, ENOTSUP,
+                             "the guest has switched %s on: nested virtualization cannot be moved",
+                             which)
+                 : 0;
+}
 
 size_t vcpu_state_xsave_bytes(const struct kvm *kvm)
 {

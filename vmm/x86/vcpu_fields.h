@@ -22,6 +22,11 @@
 /* Property "xcrs": (index, value high, value low). */
 #define VCPU_CELLS_PER_XCR 3
 
+/* No guest is offered nested virtualization (cpuid.c), and no state of it is saved: -ENOTSUP where
+ * one uses it all the same. */
+struct kvm_sregs;
+int vcpu_state_refuse_nested(const struct kvm_sregs *sregs, struct error *err);
+
 /* Size of this host's XSAVE area. */
 size_t vcpu_state_xsave_bytes(const struct kvm *kvm);
 /* "cpu@N" */

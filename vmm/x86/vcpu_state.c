@@ -28,6 +28,8 @@ static int save_registers(const struct kvm *kvm, int fd, struct state_writer *wr
     int ret = KVM_IOCTL(fd, KVM_GET_SREGS, &sregs, err);
 
     if (!ret)
+        ret = vcpu_state_refuse_nested(&sregs, err);
+    if (!ret)
         ret = KVM_IOCTL(fd, KVM_GET_REGS, &regs, err);
     if (ret)
         return ret;

@@ -14,15 +14,17 @@
 
 #define VCPU_STATE_MAX_MSRS 512
 
-/* The MSRs that KVM lists and a vCPU can read; TSC and TSC deadline excepted, which have an order
- * of their own, and Hyper-V's two clocks, which run by themselves. */
+/* The MSRs that KVM lists, MTRRs and machine-check banks, as far as a vCPU can read them; TSC and
+ * TSC deadline excepted, which have an order of their own, and Hyper-V's two clocks, which run by
+ * themselves. */
 struct vcpu_state_msrs {
-    uint32_t count; /* 0 until vcpu_state_list_msrs() */
+    uint32_t count;
     uint32_t index[VCPU_STATE_MAX_MSRS];
 };
 
-/* Asks KVM for its list and tries which of them can be read (api.rst 4.3 KVM_GET_MSR_INDEX_LIST).
- * The answer is the same for all vCPUs of a machine. */
+/* Asks KVM for its list and tries which of them can be read (api.rst 4.3 KVM_GET_MSR_INDEX_LIST):
+ * some hundred ioctls. The answer is the same for all vCPUs of a machine, once they have their
+ * CPUID. */
 int vcpu_state_list_msrs(const struct kvm *kvm, int vcpu_fd, struct vcpu_state_msrs *msrs,
                          struct error *err);
 

@@ -52,6 +52,8 @@ static int load_registers(const struct kvm *kvm, int fd, struct state_reader *no
     if (!ret)
         ret = state_get_fields(node, vcpu_regs_fields, VCPU_REGS_NFIELDS, &regs, err);
     if (!ret)
+        ret = vcpu_state_refuse_nested(&sregs, err);
+    if (!ret)
         ret = KVM_IOCTL(fd, KVM_SET_SREGS, &sregs, err);
     if (!ret)
         ret = load_pdptrs(kvm, fd, node, err);

@@ -18,6 +18,19 @@
 #define HV_TIME_REF_COUNT 0x40000020u
 #define HV_VP_RUNTIME     0x40000010u
 
+/* SDM vol. 3, 11.11 and 15.3.2: MTRRs and machine-check banks, which KVM keeps but does not list.
+ */
+#define MTRR_VARIABLE  0x200u
+#define MTRR_NVARIABLE 16 /* bases and masks of 8 ranges: KVM's */
+#define MTRR_DEFAULT   0x2ffu
+#define MCG_CAP        0x179u
+#define MCG_CAP_BANKS  0xffu
+#define MC_BANKS       0x400u
+#define MC_PER_BANK    4 /* CTL, STATUS, ADDR, MISC */
+
+static const uint32_t mtrr_fixed[] = {0x250, 0x258, 0x259, 0x268, 0x269, 0x26a,
+                                      0x26b, 0x26c, 0x26d, 0x26e, 0x26f};
+
 static struct kvm_msrs *allocate(uint32_t count, struct error *err)
 {
     struct kvm_msrs *msrs = calloc(1, sizeof(*msrs) + count * sizeof(msrs->entries[0]));
@@ -54,6 +67,30 @@ static int read_list(const struct kvm *kvm, struct vcpu_state_msrs *out, struct 
     return ret;
 }
 
+static void add(struct vcpu_state_msrs *msrs, uint32_t index)
+{
+    for (uint32_t i = 0; i < msrs->count; i++) {
+        if (msrs->index[i] == index)
+            return;
+    }
+    if (msrs->count < VCPU_STATE_MAX_MSRS)
+        msrs->index[msrs->count++] = index;
+}
+
+static void add_unlisted(int vcpu_fd, struct vcpu_state_msrs *msrs)
+{
+    uint64_t capabilities = 0;
+
+    for (uint32_t i = 0; i < MTRR_NVARIABLE; i++)
+        add(msrs, MTRR_VARIABLE + i);
+    for (size_t i = 0; i < sizeof(mtrr_fixed) / sizeof(mtrr_fixed[0]); i++)
+        add(msrs, mtrr_fixed[i]);
+    add(msrs, MTRR_DEFAULT);
+    (void)msr_read(vcpu_fd, MCG_CAP, &capabilities, NULL);
+    for (uint32_t i = 0; i < (capabilities & MCG_CAP_BANKS) * MC_PER_BANK; i++)
+        add(msrs, MC_BANKS + i);
+}
+
 int vcpu_state_list_msrs(const struct kvm *kvm, int vcpu_fd, struct vcpu_state_msrs *msrs,
                          struct error *err)
 {
@@ -62,6 +99,7 @@ int vcpu_state_list_msrs(const struct kvm *kvm, int vcpu_fd, struct vcpu_state_m
 
     if (ret)
         return ret;
+    add_unlisted(vcpu_fd, msrs);
     for (uint32_t i = 0; i < msrs->count; i++) {
         uint64_t value;
 
