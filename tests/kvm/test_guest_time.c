@@ -49,8 +49,7 @@ static void test_wall_clock(void **state)
     state_guest_start_cpu(machine, 1);
     expect_right_time(machine);
     state_guest_pause(machine);
-    state_guest_nap_ms(BLACKOUT_MS);
-    machine = state_guest_move(&kvm, machine);
+    machine = state_guest_move_slowly(&kvm, machine, BLACKOUT_MS);
     expect_right_time(machine);
     machine = state_guest_hop(&kvm, machine);
     expect_right_time(machine);

@@ -90,9 +90,14 @@ void state_guest_release(struct machine *machine, unsigned cpu, uint64_t job)
     __atomic_store_n(&state_guest_mailbox(machine, cpu)->release, job, __ATOMIC_RELEASE);
 }
 
+static struct timespec duration(unsigned ms)
+{
+    return (struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+}
+
 void state_guest_nap_ms(unsigned ms)
 {
-    const struct timespec nap = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    const struct timespec nap = duration(ms);
 
     nanosleep(&nap, NULL);
 }
@@ -134,6 +139,15 @@ void state_guest_resume(struct machine *machine)
 struct machine *state_guest_move(const struct kvm *kvm, struct machine *machine)
 {
     machine = test_guest_hop(kvm, machine, &console);
+    state_guest_resume(machine);
+    return machine;
+}
+
+struct machine *state_guest_move_slowly(const struct kvm *kvm, struct machine *machine, unsigned ms)
+{
+    const struct timespec nap = duration(ms);
+
+    machine = test_guest_hop_slowly(kvm, machine, &console, &nap);
     state_guest_resume(machine);
     return machine;
 }

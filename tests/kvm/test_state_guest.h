@@ -41,7 +41,11 @@ void state_guest_resume(struct machine *machine);
 struct machine *state_guest_hop(const struct kvm *kvm, struct machine *machine);
 /* Moves a paused machine, and resumes. */
 struct machine *state_guest_move(const struct kvm *kvm, struct machine *machine);
-/* As above, with a change of the saved state before it is loaded. The new machine is paused. */
+/* … with a nap between saving and loading. */
+struct machine *state_guest_move_slowly(const struct kvm *kvm, struct machine *machine,
+                                        unsigned ms);
+/* As state_guest_move(), with a change of the saved state before it is loaded. The new machine is
+ * paused. */
 struct machine *state_guest_move_changed(const struct kvm *kvm, struct machine *machine,
                                          test_guest_change *change);
 /* For such a change: a tree with room for new properties takes the state's place. */
