@@ -18,6 +18,7 @@ static const struct bench benches[] = {
     {"bitmap", bench_bitmap, "walking a dirty bitmap: by byte, by word, and as pageferry does"},
     {"dirty-log", bench_dirty_log, "a pass over the dirty log, by the number of dirty pages"},
     {"migrate", bench_migrate, "whole migrations, beside a raw copy of the same size"},
+    {"pause", bench_pause, "pausing busy vCPUs together, beside one after the other"},
 };
 
 #define NBENCHES (sizeof(benches) / sizeof(benches[0]))

@@ -18,5 +18,6 @@ int cmd_bench(int argc, char **argv);
 int bench_bitmap(int argc, char **argv);
 int bench_dirty_log(int argc, char **argv);
 int bench_migrate(int argc, char **argv);
+int bench_pause(int argc, char **argv);
 
 #endif

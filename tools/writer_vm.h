@@ -65,6 +65,10 @@ int writer_vm_hold(struct writer_vm *vm, bool held, struct error *err);
  * (PML). Released ones are back in the guest, or on their way. */
 int writer_vm_kick(struct writer_vm *vm, struct error *err);
 
+/* Parks all vCPUs as a machine's pause does, or one after the other; then they run again. vCPUs
+ * must be released. *ns: until the last was parked. */
+int writer_vm_pause(struct writer_vm *vm, bool in_turn, uint64_t *ns, struct error *err);
+
 struct writer_vm_result {
     uint64_t guest_ns; /* the longest vCPU's time over its list by the guest's own TSC; 0 where its
                           frequency is unknown */

@@ -143,6 +143,21 @@ int writer_vm_kick(struct writer_vm *vm, struct error *err)
     return ret;
 }
 
+int writer_vm_pause(struct writer_vm *vm, bool in_turn, uint64_t *ns, struct error *err)
+{
+    uint64_t begin_ns;
+
+    assert(!vm->held);
+    begin_ns = clock_now_ns();
+    if (in_turn)
+        vcpu_set_park_in_turn(&vm->vcpus);
+    else
+        vcpu_set_park(&vm->vcpus);
+    *ns = clock_now_ns() - begin_ns;
+    vcpu_set_run(&vm->vcpus);
+    return check_alive(vm, err);
+}
+
 static void post(struct writer_vm *vm, uint64_t kind, uint64_t value)
 {
     vm->job++;

@@ -145,6 +145,19 @@ void vcpu_set_park(struct vcpu_set *set)
     pthread_mutex_unlock(&set->lock);
 }
 
+void vcpu_set_park_in_turn(struct vcpu_set *set)
+{
+    pthread_mutex_lock(&set->lock);
+    set->may_run = false;
+    for (unsigned i = 0; i < set->ncpus; i++) {
+        if (!set->vcpu[i].parked)
+            vcpu_kick(&set->vcpu[i]);
+        while (!set->vcpu[i].parked)
+            pthread_cond_wait(&set->changed, &set->lock);
+    }
+    pthread_mutex_unlock(&set->lock);
+}
+
 void vcpu_set_trial(struct vcpu_set *set)
 {
     pthread_mutex_lock(&set->lock);

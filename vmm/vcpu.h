@@ -86,6 +86,9 @@ void vcpu_set_run(struct vcpu_set *set);
 void vcpu_set_request_park(struct vcpu_set *set);
 /* As above, then waits until all are parked. Not from a vCPU thread. */
 void vcpu_set_park(struct vcpu_set *set);
+/* The same, but each is signalled only when the one before it has parked: what parking together is
+ * measured against. */
+void vcpu_set_park_in_turn(struct vcpu_set *set);
 /* Every vCPU enters KVM_RUN once with immediate_exit set, in its own thread, and parks again. */
 void vcpu_set_trial(struct vcpu_set *set);
 

@@ -9,7 +9,7 @@ from harness import BINARY, check, finish, main, migrate_well, path, receive, ru
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 COMMANDS = ("run", "receive", "migrate", "inspect", "ctl", "info", "selftest")
-BENCHES = ("bitmap", "dirty-log", "migrate")
+BENCHES = ("bitmap", "dirty-log", "migrate", "pause")
 
 
 def page(command):
@@ -77,6 +77,9 @@ def test_keys():
     done = subprocess.run([BINARY, "selftest", "--quick", "--json"], capture_output=True, check=True)
     documented("selftest", keys_of(json.loads(done.stdout)))
     done = subprocess.run([BINARY, "bench", "bitmap", "--iterations", "1", "--json"], capture_output=True, check=True)
+    documented("bench", keys_of(json.loads(done.stdout)))
+    done = subprocess.run([BINARY, "bench", "pause", "--cpus", "2", "--repeat", "1", "--json"], capture_output=True,
+                          check=True)
     documented("bench", keys_of(json.loads(done.stdout)))
     before = path("before.json")
     for more in ((), ("--compare", before)):

@@ -16,7 +16,7 @@ PYTHON = os.path.realpath(sys.executable)
 DIRTY_TRACKING = r"kvm\.test_dirty_log.*|kvm\.test_machine|e2e\.memcheck_short"
 # Two kernels answer these alike, unless KVM breaks: what concerns peers, processes and the command line, not the guest.
 # (And the full selftest, whose parts are kvm tests.) Each runs on one of them, so that both take about as long.
-ON_6_12 = r"e2e\.(bench|bench_migrate|framebuffer|kill|network|record|resolve|selftest|snapshot)"
+ON_6_12 = r"e2e\.(bench|bench_migrate|bench_pause|framebuffer|kill|network|record|resolve|selftest|snapshot)"
 ON_6_1 = r"e2e\.(bad_peers|cli|compare_qemu|control|qmp)"
 EVERYTHING = os.environ.get("PAGEFERRY_EMULATED_FULL")
 
