@@ -71,6 +71,13 @@ static void test_idle(void **state)
     hops(1, "idle");
 }
 
+/* As many vCPUs as there can be, each with a timer of its own. */
+static void test_idle_16_vcpus(void **state)
+{
+    (void)state;
+    hops(16, "idle hz=20");
+}
+
 /* Input that is in the UART, its interrupt pending or in service, while the guest moves: echo works
  * by the interrupt alone, so that a lost one is a silence for ever. */
 static void test_serial(void **state)
@@ -270,6 +277,7 @@ int main(void)
         cmocka_unit_test_setup(test_memcheck_1_vcpu, reset_console),
         cmocka_unit_test_setup(test_memcheck_2_vcpus, reset_console),
         cmocka_unit_test_setup(test_idle, reset_console),
+        cmocka_unit_test_setup(test_idle_16_vcpus, reset_console),
         cmocka_unit_test_setup(test_serial, reset_console),
         cmocka_unit_test_setup(test_blackout, reset_console),
         cmocka_unit_test(test_round_trip),
