@@ -25,9 +25,7 @@ NO_AVX = "max,la57=off,avx=off,avx2=off"
 # (A fifth level of page tables costs much and proves nothing.)
 WITH_AVX = "max,la57=off"
 
-# Guests that live on interrupts. QEMU 7.2 remembers the vector of an interrupt that VMRUN injected as an exception that is
-# still to come, and where it then leaves its loop for the next emulated CPU's turn, it delivers it once more, whether the
-# guest has interrupts enabled or not. With one CPU there is no such turn.
+# Guests that live on interrupts need a host with one CPU: README.md, "What the emulated CPU gets wrong".
 LINUX = r"e2e\.linux"
 
 # kvm_amd: options of the module; cpus: the emulated host's; tests: a pattern of their names.
