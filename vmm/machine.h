@@ -126,8 +126,8 @@ void machine_event_ack(struct machine *machine);
 
 /* Console. take: moves waiting output into buffer, returns bytes. give: input into the UART's
  * receive queue, returns bytes accepted; room: how many it would accept now (the rest later: space
- * is signalled through machine_event_fd). Output that the guest made before a pause belongs to this host and stays
- * takeable in every state, moved and released included. */
+ * is signalled through machine_event_fd). Output that the guest made before a pause belongs to this
+ * host and stays takeable in every state, moved and released included. */
 size_t machine_console_take(struct machine *machine, uint8_t *buffer, size_t bytes);
 size_t machine_console_room(struct machine *machine);
 size_t machine_console_give(struct machine *machine, const uint8_t *buffer, size_t bytes);

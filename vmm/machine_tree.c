@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "guest/abi.h"
+#include "vmm/device/exit_port.h"
 #include "vmm/machine_tree_internal.h"
 #include "vmm/memory.h"
 
@@ -31,6 +32,7 @@ static const struct {
     {GUEST_SERIAL_PORT, GUEST_SERIAL_PORT + TREE_SERIAL_BYTES - 1, "serial port"},
     {0x4d0, 0x4d1, "interrupt controller"},
     {PROBE_PORT, PROBE_PORT + PROBE_PORT_BYTES - 1, "probe device"},
+    {EXIT_PORT_SLEEP, EXIT_PORT_SLEEP + 1, "ACPI sleep registers"},
     {0xcf8, 0xcff, "reset port"},
 };
 

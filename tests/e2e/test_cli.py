@@ -86,6 +86,7 @@ def test_bad_usage_of_run():
     for value in ("65536", "-1", "f4", "0x", ""):
         refused(2, "--exit-port", "run", f"--exit-port={value}")
     refused(2, "belongs to the serial port", "run", "--exit-port", "0x3f8")
+    refused(2, "belongs to the ACPI sleep registers", "run", "--exit-port", "0x5fd")
     refused(2, "port", "run", "--exit-port", "0xffff")
     refused(2, "needs an IMAGE", "run", "--load-address", "0x1000")
     refused(2, "--load-address", "run", "--load-address", "here", "/dev/null")
@@ -238,11 +239,11 @@ def test_flat_images_and_exit_ports():
     flat = write("flat", EXIT_7)
     for address in ("0x1000", "4096", "0x8000"):
         check(call("run", "--load-address", address, flat)[0] == 7, f"exit code of a flat image at {address}")
-    by_dx = write("by-dx", bytes.fromhex(EXIT_9_BY_DX.format("0106")))
-    check(call("run", "--exit-port", "0x601", "--load-address", "0x1000", by_dx)[0] == 9, "--exit-port")
-    check(call("run", "--exit-port", "1537", "--load-address", "0x1000", by_dx)[0] == 9, "--exit-port")
+    by_dx = write("by-dx", bytes.fromhex(EXIT_9_BY_DX.format("0107")))
+    check(call("run", "--exit-port", "0x701", "--load-address", "0x1000", by_dx)[0] == 9, "--exit-port")
+    check(call("run", "--exit-port", "1793", "--load-address", "0x1000", by_dx)[0] == 9, "--exit-port")
     # The built-in guest learns its exit port from the device tree.
-    check(call("run", "--exit-port", "0x601")[0] == 0, "the guest does not find another exit port")
+    check(call("run", "--exit-port", "0x701")[0] == 0, "the guest does not find another exit port")
     check(call("run", "--append", "no-such-workload")[0] == 32, "the guest's exit code")
     # Protected mode above 1 MiB: mov eax, 5; out 0xf4, eax.
     flat = write("flat32", bytes.fromhex("b805000000" "e7f4" "f4ebfd"))
