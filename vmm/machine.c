@@ -140,7 +140,8 @@ static int create_devices(struct machine *machine, struct error *err)
 
 static int create_vcpus(struct machine *machine, struct error *err)
 {
-    const struct vcpu_events events = {.end = on_vcpu_end, .opaque = machine};
+    const struct vcpu_events events = {
+        .end = on_vcpu_end, .debug = machine_debug_exit, .opaque = machine};
     int ret =
         vcpu_set_open(&machine->vcpus, machine->kvm, machine->vm_fd, machine->description.ncpus,
                       &machine->bus, machine->rings, &events, err);

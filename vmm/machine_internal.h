@@ -11,6 +11,7 @@
 #include "vmm/device/probe.h"
 #include "vmm/device/serial.h"
 #include "vmm/machine.h"
+#include "vmm/machine_debug_internal.h"
 #include "vmm/vcpu.h"
 #include "vmm/x86/vcpu_state.h"
 
@@ -34,6 +35,7 @@ struct machine {
     struct exit_port exit_port;
     struct probe probe;
     struct vcpu_state_msrs msrs;
+    struct machine_debug debug;
 
     pthread_mutex_t lock; /* the following */
     enum machine_state state;

@@ -69,6 +69,11 @@ static bool rests(struct vcpu *vcpu)
     return true;
 }
 
+static bool may_run(const struct vcpu *vcpu)
+{
+    return vcpu->set->may_run && !vcpu->held;
+}
+
 static void *vcpu_thread(void *argument)
 {
     struct vcpu *vcpu = argument;
@@ -76,15 +81,15 @@ static void *vcpu_thread(void *argument)
 
     pthread_mutex_lock(&set->lock);
     while (!set->quit) {
-        if (!set->may_run && vcpu->trial == set->trial) {
+        if (!may_run(vcpu) && vcpu->trial == set->trial) {
             pthread_cond_wait(&set->changed, &set->lock);
             continue;
         }
-        if (set->may_run && rests(vcpu))
+        if (may_run(vcpu) && rests(vcpu))
             continue;
         vcpu_throttle_begin_slice(vcpu, clock_now_ns());
         vcpu->parked = false;
-        set_immediate_exit(vcpu, !set->may_run);
+        set_immediate_exit(vcpu, !may_run(vcpu));
         pthread_mutex_unlock(&set->lock);
         run_until_kicked(vcpu);
         pthread_mutex_lock(&set->lock);
@@ -156,6 +161,22 @@ void vcpu_set_park_in_turn(struct vcpu_set *set)
             pthread_cond_wait(&set->changed, &set->lock);
     }
     pthread_mutex_unlock(&set->lock);
+}
+
+void vcpu_set_hold(struct vcpu_set *set, const bool *held)
+{
+    pthread_mutex_lock(&set->lock);
+    for (unsigned i = 0; i < set->ncpus; i++)
+        set->vcpu[i].held = held[i];
+    pthread_mutex_unlock(&set->lock);
+}
+
+void vcpu_hold(struct vcpu *vcpu)
+{
+    pthread_mutex_lock(&vcpu->set->lock);
+    vcpu->held = true;
+    request_park(vcpu->set);
+    pthread_mutex_unlock(&vcpu->set->lock);
 }
 
 void vcpu_set_trial(struct vcpu_set *set)

@@ -26,10 +26,21 @@ enum vcpu_end {
     VCPU_END_ERROR,    /* KVM cannot go on */
 };
 
-/* Called from the vCPU's thread when it can run no further; it parks right after, and is not run
- * again. The callee makes the others park with vcpu_set_request_park(). */
+/* What KVM_EXIT_DEBUG tells; exception: 1 (#DB) or 3 (#BP). */
+struct vcpu_debug_exit {
+    uint32_t exception;
+    uint64_t pc; /* linear; of a #BP the int3 itself */
+    uint64_t dr6;
+};
+
+/* Called from the vCPU's thread.
+ * end: it can run no further; it parks right after, and is not run again. The callee makes the
+ * others park with vcpu_set_request_park().
+ * debug: KVM stopped it for a debugger (NULL: nobody debugs). True: it is held, and all are asked
+ * to park; false: it goes on. */
 struct vcpu_events {
     void (*end)(void *opaque, unsigned cpu, enum vcpu_end end, const char *reason);
+    bool (*debug)(void *opaque, unsigned cpu, const struct vcpu_debug_exit *exit);
     void *opaque;
 };
 
@@ -41,6 +52,7 @@ struct vcpu {
     bool has_thread;
     pthread_t thread;
     bool parked;    /* set's lock */
+    bool held;      /* set's lock: stays parked while the others run */
     unsigned stuck; /* its thread's: ring-full exits in a row without an entry */
     unsigned trial; /* set's lock: the last trial entry that was made */
     /* vcpu_throttle.c, set's lock: */
@@ -89,6 +101,10 @@ void vcpu_set_park(struct vcpu_set *set);
 /* The same, but each is signalled only when the one before it has parked: what parking together is
  * measured against. */
 void vcpu_set_park_in_turn(struct vcpu_set *set);
+/* Those that are to stay parked when the set runs: held[i] for vCPU i. All parked. */
+void vcpu_set_hold(struct vcpu_set *set, const bool *held);
+/* From its own thread: this one is held, and all are asked to park. */
+void vcpu_hold(struct vcpu *vcpu);
 /* Every vCPU enters KVM_RUN once with immediate_exit set, in its own thread, and parks again. */
 void vcpu_set_trial(struct vcpu_set *set);
 

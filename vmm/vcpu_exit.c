@@ -131,6 +131,17 @@ static bool handle_ring_full(struct vcpu *vcpu)
     return false;
 }
 
+/* Back into KVM_RUN in any case: one that is held comes out of it at once, and parks there. */
+static void handle_debug(struct vcpu *vcpu)
+{
+    const struct vcpu_debug_exit exit = {.exception = vcpu->run->debug.arch.exception,
+                                         .pc = vcpu->run->debug.arch.pc,
+                                         .dr6 = vcpu->run->debug.arch.dr6};
+
+    if (vcpu->set->events.debug(vcpu->set->events.opaque, vcpu->index, &exit))
+        vcpu_hold(vcpu);
+}
+
 bool vcpu_handle_exit(struct vcpu *vcpu)
 {
     struct kvm_run *run = vcpu->run;
@@ -149,6 +160,12 @@ bool vcpu_handle_exit(struct vcpu *vcpu)
         return true;
     case KVM_EXIT_DIRTY_RING_FULL:
         return handle_ring_full(vcpu);
+    case KVM_EXIT_DEBUG:
+        if (vcpu->set->events.debug) {
+            handle_debug(vcpu);
+            return true;
+        }
+        __attribute__((fallthrough));
     default:
         end = describe_end(run, what, sizeof(what));
         vcpu_report_end(vcpu, end, what);
