@@ -39,6 +39,7 @@ static const char help[] =
     "      --dirty-log KIND   for migrating: bitmap (default) or ring[:ENTRIES]\n"
     "      --exit-port PORT   I/O port that ends the guest (default 0xf4)\n"
     "      --framebuffer      16 MiB at 0xe0000000 that are no RAM (workload fb)\n"
+    "      --gdb ADDRESS      debug with gdb's target remote: tcp::PORT or unix:PATH\n"
     "      --load-address A   IMAGE is flat: load it at A and start there (real mode\n"
     "                         below 1 MiB, else 32-bit protected mode)\n"
     "      --paused           do not start the guest: ctl cont does\n";
@@ -61,6 +62,7 @@ static enum options_result parse(int argc, char **argv, struct run_options *opti
         {"initrd", 0, OPTION_STRING, &options->initrd, 0},
         {"control", 0, OPTION_STRING, &options->server.control_path, 0},
         {"serial", 0, OPTION_STRING, &options->server.serial, 0},
+        {"gdb", 0, OPTION_STRING, &options->server.gdb, 0},
         {"backing", 0, OPTION_STRING, &options->backing, 0},
         {"dirty-log", 0, OPTION_STRING, &options->dirty_log, 0},
         {"exit-port", 0, OPTION_NUMBER, &options->exit_port, UINT16_MAX},

@@ -192,6 +192,10 @@ static int may_start(const struct migration *migration, bool check_only, struct 
         return error_set(
             err, EPERM,
             "in doubt: the destination of the last migration may be running this guest");
+    if (host->debugged && !check_only)
+        return error_set(err, EBUSY,
+                         "a debugger is attached: detach it first, so that none of its "
+                         "breakpoints goes with the guest");
     switch (machine_state(machine)) {
     case MACHINE_RUNNING:
     case MACHINE_PAUSED:

@@ -112,6 +112,22 @@ static void on_doubt_heard(void *opaque, uint32_t events)
         server_migration_settled(server);
 }
 
+static void on_gdb_kill(void *opaque)
+{
+    server_quit(opaque);
+}
+
+static int open_gdb(struct server *server, const char *address, struct error *err)
+{
+    const struct gdb_server_options options = {.loop = &server->loop,
+                                               .host = &server->host,
+                                               .migration = &server->migration,
+                                               .kill = on_gdb_kill,
+                                               .opaque = server};
+
+    return address ? gdb_server_open(&server->gdb, address, &options, err) : 0;
+}
+
 int server_init(struct server *server, const struct server_options *options, struct error *err)
 {
     int rc;
@@ -120,6 +136,7 @@ int server_init(struct server *server, const struct server_options *options, str
     server->signal_fd = -1;
     server->loop.epoll_fd = -1;
     control_init(&server->control);
+    gdb_server_init(&server->gdb);
     server->migration.cancel_fd = -1;
     (void)signal(SIGPIPE, SIG_IGN); /* a peer that goes is an error code, not a death */
     (void)signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
@@ -144,6 +161,8 @@ int server_init(struct server *server, const struct server_options *options, str
                           server, err);
     if (!rc)
         rc = console_open(&server->console, options->serial, &server->loop, err);
+    if (!rc)
+        rc = open_gdb(server, options->gdb, err);
     return rc;
 }
 
@@ -152,6 +171,7 @@ void server_destroy(struct server *server)
     /* The engine uses the machine: it goes first. */
     if (server->migration.cancel_fd >= 0)
         migration_destroy(&server->migration);
+    gdb_server_close(&server->gdb);
     console_close(&server->console);
     control_close(&server->control);
     if (server->signal_fd >= 0)
@@ -167,6 +187,7 @@ static void report_end(struct server *server)
     const struct machine_exit *end = machine_exit(machine);
 
     server->guest_ended = true;
+    gdb_server_guest_ended(&server->gdb, end);
     switch (end->kind) {
     case MACHINE_EXIT_GUEST:
         server->exit_code = (int)(end->code & 0xff);
@@ -204,6 +225,7 @@ static void on_machine(void *opaque, uint32_t events)
         else
             loop_stop(&server->loop);
     }
+    gdb_server_look(&server->gdb);
 }
 
 void server_adopt_machine(struct server *server)
@@ -245,6 +267,7 @@ int server_run(struct server *server)
         migration_collect(&server->migration);
         announce_outcome(server, true);
     }
+    gdb_server_close(&server->gdb);
     drain_console(server);
     return server->host.in_doubt ? SERVER_EXIT_IN_DOUBT : server->exit_code;
 }
@@ -263,6 +286,8 @@ const char *server_run_state(struct server *server)
     case MACHINE_RUNNING:
         return "running";
     case MACHINE_PAUSED:
+        if (server->host.debugged)
+            return "debug";
         return server->host.hold == VM_HOST_HELD_FOR_GOOD ? "finish-migrate" : "paused";
     case MACHINE_MOVED:
         return "postmigrate";

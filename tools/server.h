@@ -10,6 +10,7 @@
 
 #include "tools/console.h"
 #include "tools/control.h"
+#include "tools/gdb_server.h"
 #include "tools/loop.h"
 #include "tools/migration.h"
 #include "tools/migration_events.h"
@@ -24,6 +25,7 @@ enum server_exit {
 struct server_options {
     const char *control_path; /* NULL: none */
     const char *serial;       /* console_open() */
+    const char *gdb;          /* gdb_server_open(); NULL: none */
 };
 
 struct server {
@@ -32,6 +34,7 @@ struct server {
     struct console console;
     struct control control;
     struct migration migration;
+    struct gdb_server gdb;
     struct migration_events events;
     int signal_fd;
     int exit_code;

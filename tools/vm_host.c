@@ -60,6 +60,10 @@ static int may_control(const struct vm_host *host, struct error *err)
                          "resolve owner=source or owner=destination");
     if (machine_state(host->machine) == MACHINE_MOVED)
         return error_set(err, ESHUTDOWN, "the guest has moved to another host");
+    if (host->debugged)
+        return error_set(err, EBUSY,
+                         "a debugger is attached: it alone stops and continues the "
+                         "guest until it detaches");
     return 0;
 }
 
@@ -89,22 +93,79 @@ int vm_host_stop(struct vm_host *host, struct error *err)
     return rc;
 }
 
+/* Under the lock. */
+static int let_run(struct vm_host *host, struct error *err)
+{
+    switch (machine_state(host->machine)) {
+    case MACHINE_RUNNING:
+        return 0; /* as QEMU: nothing to do */
+    case MACHINE_CREATED:
+        return machine_start(host->machine, err);
+    default:
+        return machine_resume(host->machine, err);
+    }
+}
+
 int vm_host_cont(struct vm_host *host, struct error *err)
 {
     int rc = lock_for_user(host, "continue", err);
 
+    if (!rc)
+        rc = let_run(host, err);
+    unlock(host);
+    return rc;
+}
+
+int vm_host_debug_attach(struct vm_host *host, bool *was_running, struct error *err)
+{
+    int rc = lock_for_user(host, "debug", err);
+
+    *was_running = !rc && machine_state(host->machine) == MACHINE_RUNNING;
+    if (*was_running)
+        rc = machine_pause(host->machine, err);
     if (!rc) {
-        switch (machine_state(host->machine)) {
-        case MACHINE_RUNNING:
-            break; /* as QEMU: nothing to do */
-        case MACHINE_CREATED:
-            rc = machine_start(host->machine, err);
-            break;
-        default:
-            rc = machine_resume(host->machine, err);
-            break;
+        rc = machine_debug_attach(host->machine, err);
+        host->debugged = !rc;
+        if (rc) {
+            machine_debug_detach(host->machine);
+            if (*was_running)
+                (void)machine_resume(host->machine, NULL);
         }
     }
+    unlock(host);
+    return rc;
+}
+
+void vm_host_debug_detach(struct vm_host *host, bool run)
+{
+    struct error err;
+
+    lock(host);
+    if (machine_state(host->machine) == MACHINE_RUNNING)
+        (void)machine_pause(host->machine, &err); /* refused where it has ended */
+    machine_debug_detach(host->machine);
+    host->debugged = false;
+    if (run)
+        (void)let_run(host, &err); /* likewise */
+    unlock(host);
+}
+
+int vm_host_debug_run(struct vm_host *host, const enum machine_debug_run *each, struct error *err)
+{
+    int rc;
+
+    lock(host);
+    rc = machine_debug_run(host->machine, each, err);
+    unlock(host);
+    return rc;
+}
+
+int vm_host_debug_stop(struct vm_host *host, struct machine_debug_stop *stop, struct error *err)
+{
+    int rc;
+
+    lock(host);
+    rc = machine_debug_stop(host->machine, stop, err);
     unlock(host);
     return rc;
 }

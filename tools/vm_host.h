@@ -12,6 +12,7 @@
 #include "vmm/base/error.h"
 #include "vmm/kvm.h"
 #include "vmm/machine.h"
+#include "vmm/machine_debug.h"
 
 /* How a migration holds the guest paused. */
 enum vm_host_hold {
@@ -27,6 +28,8 @@ struct vm_host {
     struct machine *machine; /* NULL until there is one: a receiver waits for it */
     enum vm_host_hold hold;
     bool in_doubt; /* COMMIT was submitted and never confirmed: never runs here by itself */
+    bool debugged; /* a debugger is attached: it alone starts and stops the guest, and nobody moves
+                      or saves what has its breakpoints in it */
 };
 
 int vm_host_init(struct vm_host *host, struct error *err);
@@ -41,6 +44,15 @@ void vm_host_set_machine(struct vm_host *host, struct machine *machine);
  * stop. */
 int vm_host_stop(struct vm_host *host, struct error *err);
 int vm_host_cont(struct vm_host *host, struct error *err);
+
+/* A debugger, in the control thread. attach: the guest stands from then on; *was_running says what
+ * it did before. Refused with a line where another thread holds the guest or it is not here. run,
+ * stop: as machine_debug_run() and machine_debug_stop(). detach: breakpoints go, and the guest runs
+ * on where `run` says so and it can. */
+int vm_host_debug_attach(struct vm_host *host, bool *was_running, struct error *err);
+void vm_host_debug_detach(struct vm_host *host, bool run);
+int vm_host_debug_run(struct vm_host *host, const enum machine_debug_run *each, struct error *err);
+int vm_host_debug_stop(struct vm_host *host, struct machine_debug_stop *stop, struct error *err);
 
 /* Stands a running guest still for a look at it; holds the lock until vm_host_unpeek(), which lets
  * it run on. */
