@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -209,6 +210,15 @@ static void on_client(void *opaque, uint32_t events)
     (void)flush(gdb);
 }
 
+/* Who has hung up makes room at once: epoll may tell of the next client before it tells of that. */
+static void see_the_last_one_off(struct gdb_server *gdb)
+{
+    struct pollfd client = {.fd = gdb->fd, .events = POLLRDHUP};
+
+    while (gdb->fd >= 0 && poll(&client, 1, 0) == 1)
+        on_client(gdb, 0);
+}
+
 static void on_listen(void *opaque, uint32_t events)
 {
     struct gdb_server *gdb = opaque;
@@ -218,6 +228,7 @@ static void on_listen(void *opaque, uint32_t events)
     (void)events;
     if (fd < 0)
         return;
+    see_the_last_one_off(gdb);
     if (gdb->fd >= 0 || loop_add(gdb->loop, fd, EPOLLIN, on_client, gdb)) {
         log_warning("a debugger was turned away: another is connected");
         (void)close(fd);

@@ -5,6 +5,7 @@ installed. Usage: test_gdb.py ELF, the built-in guest's.
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from xml.etree import ElementTree
@@ -220,6 +221,13 @@ def test_interrupt_and_loss():
     check(watcher.status() == "paused", "a guest that was paused before runs now")
     Gdb(socket).begin().detach()
     wait_until(lambda: watcher.status() == "running", "D to let the guest run on")
+    first = Gdb(socket).begin()
+    # It finds both at once: a next client, and that the first has gone.
+    process.popen.send_signal(signal.SIGSTOP)
+    second = Gdb(socket)
+    first.close()
+    process.popen.send_signal(signal.SIGCONT)
+    second.begin().detach()
     finish(process)
 
 
