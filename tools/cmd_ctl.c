@@ -13,19 +13,21 @@
 #include "vmm/base/log.h"
 
 static const char help[] =
-    "usage: pageferry ctl --control PATH COMMAND [KEY=VALUE…]\n\n"
+    "usage: pageferry ctl --control PATH [--json] COMMAND [KEY=VALUE…]\n\n"
     "Sends a QMP command to the pageferry that listens on control socket PATH and\n"
     "prints the answer as JSON. A VALUE that is JSON (5, true, [1]) is sent as such,\n"
     "any other as a string.\n\n"
     "  status             is it running? (query-status)\n"
     "  stop, cont         pause and continue the guest\n"
     "  regs [cpu=N]       a vCPU's registers, as text (x-registers)\n"
+    "  trace-exits        what vCPUs exit for, and what that takes (x-trace-exits)\n"
     "  quit               end the process, and with it the guest\n"
     "  query-migrate      how the last migration went\n"
     "  migrate_cancel     cancel the one that is under way\n"
     "  resolve owner=source|destination [force=true]\n"
     "                     settle a migration in doubt (x-resolve)\n"
     "  query-commands     all commands\n\n"
+    "      --json             print JSON also where there is a text for people\n\n"
     "Exit status: 0, 1 where the command was refused, 2 for bad usage.\n";
 
 struct alias {
@@ -33,7 +35,11 @@ struct alias {
 };
 
 static const struct alias aliases[] = {
-    {"status", "query-status"}, {"regs", "x-registers"}, {"resolve", "x-resolve"}};
+    {"status", "query-status"},
+    {"regs", "x-registers"},
+    {"resolve", "x-resolve"},
+    {"trace-exits", "x-trace-exits"},
+};
 
 static const char *resolve_alias(const char *name)
 {
@@ -61,12 +67,13 @@ static int add_argument(json_t *arguments, const char *word, struct error *err)
     return json_object_set_new(arguments, key, value) ? -ENOMEM : 0;
 }
 
-static void print_value(const json_t *value)
+/* A text for people goes before the figures that it was made from. */
+static void print_value(const json_t *value, bool json)
 {
     const char *text = json_string_value(json_object_get(value, "text"));
     char *dump;
 
-    if (text) {
+    if (text && !json) {
         (void)fputs(text, stdout);
         return;
     }
@@ -75,7 +82,7 @@ static void print_value(const json_t *value)
     free(dump);
 }
 
-static int control(const char *path, char **words, int nwords)
+static int control(const char *path, char **words, int nwords, bool json)
 {
     struct qmp_client client = {.fd = -1};
     struct error err = {.text = ""};
@@ -93,7 +100,7 @@ static int control(const char *path, char **words, int nwords)
     if (rc)
         log_error("%s", err.text);
     else
-        print_value(value);
+        print_value(value, json);
     json_decref(value);
     json_decref(arguments);
     qmp_client_close(&client);
@@ -103,7 +110,9 @@ static int control(const char *path, char **words, int nwords)
 int cmd_ctl(int argc, char **argv)
 {
     const char *path = NULL;
+    bool json = false;
     const struct option_rule rules[] = {{"control", 0, OPTION_STRING, &path, 0},
+                                        {"json", 0, OPTION_FLAG, &json, 0},
                                         {NULL, 0, OPTION_FLAG, NULL, 0}};
     char **operands;
     int noperands;
@@ -116,5 +125,5 @@ int cmd_ctl(int argc, char **argv)
         log_error("write pageferry ctl --control PATH COMMAND: see --help");
         return SERVER_EXIT_USAGE;
     }
-    return control(path, operands, noperands);
+    return control(path, operands, noperands, json);
 }

@@ -35,6 +35,7 @@ static const char help[] =
     "      --serial CONSOLE   stdio (default; null with --stdio), null, or file:PATH\n"
     "      --backing KIND     memory: anon, memfd, thp (default) or hugetlb\n"
     "      --dirty-log KIND   for migrating on: bitmap (default) or ring[:ENTRIES]\n"
+    "      --trace exits      count what vCPUs leave KVM for; a table at the end\n"
     "      --deadline T       give up when nothing moves so long (default 10s)\n"
     "      --keepalive T      TCP: silence before the kernel probes (default 5s)\n"
     "      --answer T         how long a source in doubt is answered (default 300s)\n"
@@ -42,7 +43,7 @@ static const char help[] =
     "                         standard error where standard output is taken\n";
 
 struct receive_options {
-    const char *listen, *from, *backing, *dirty_log;
+    const char *listen, *from, *backing, *dirty_log, *trace;
     bool use_stdio, paused, json;
     struct incoming_times times;
     struct server_options server;
@@ -200,6 +201,8 @@ static int start(struct receiver *receiver, const struct receive_options *option
     int rc = machine_host_options_parse(&server->host.kvm, options->backing, options->dirty_log,
                                         &made_for, err);
 
+    if (!rc)
+        rc = machine_host_options_trace(options->trace, &made_for, err);
     if (!rc && options->use_stdio)
         rc = take_stdio(&in_fd, &out_fd, err);
     if (!rc && options->listen) {
@@ -268,6 +271,7 @@ int cmd_receive(int argc, char **argv)
         {"serial", 0, OPTION_STRING, &options.server.serial, 0},
         {"backing", 0, OPTION_STRING, &options.backing, 0},
         {"dirty-log", 0, OPTION_STRING, &options.dirty_log, 0},
+        {"trace", 0, OPTION_STRING, &options.trace, 0},
         {"deadline", 0, OPTION_DURATION, &options.times.deadline_ns, 0},
         {"keepalive", 0, OPTION_DURATION, &options.times.keepalive_ns, 0},
         {"answer", 0, OPTION_DURATION, &options.times.answer_ns, 0},

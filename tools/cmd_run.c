@@ -42,11 +42,12 @@ static const char help[] =
     "      --gdb ADDRESS      debug with gdb's target remote: tcp::PORT or unix:PATH\n"
     "      --load-address A   IMAGE is flat: load it at A and start there (real mode\n"
     "                         below 1 MiB, else 32-bit protected mode)\n"
-    "      --paused           do not start the guest: ctl cont does\n";
+    "      --paused           do not start the guest: ctl cont does\n"
+    "      --trace exits      count what vCPUs leave KVM for; a table at the end\n";
 
 struct run_options {
     uint64_t memory_bytes, ncpus, exit_port, load_address;
-    const char *cpu, *append, *backing, *dirty_log, *image, *initrd;
+    const char *cpu, *append, *backing, *dirty_log, *image, *initrd, *trace;
     bool framebuffer, paused, has_load_address;
     struct server_options server;
 };
@@ -69,6 +70,7 @@ static enum options_result parse(int argc, char **argv, struct run_options *opti
         {"load-address", 0, OPTION_STRING, &load_address, 0},
         {"framebuffer", 0, OPTION_FLAG, &options->framebuffer, 0},
         {"paused", 0, OPTION_FLAG, &options->paused, 0},
+        {"trace", 0, OPTION_STRING, &options->trace, 0},
         {NULL, 0, OPTION_FLAG, NULL, 0}};
     struct error err;
     char **operands;
@@ -183,6 +185,8 @@ static int build(struct server *server, const struct run_options *options, struc
         return error_set(err, ENOMEM, "no memory for a machine description");
     rc = machine_host_options_parse(&server->host.kvm, options->backing, options->dirty_log, &host,
                                     err);
+    if (!rc)
+        rc = machine_host_options_trace(options->trace, &host, err);
     if (!rc)
         rc = describe(&server->host.kvm, options, description, err);
     if (!rc)

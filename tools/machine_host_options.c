@@ -63,3 +63,11 @@ int machine_host_options_parse(const struct kvm *kvm, const char *backing, const
         announce_ring(host->dirty_ring_entries);
     return 0;
 }
+
+int machine_host_options_trace(const char *what, struct machine_host *host, struct error *err)
+{
+    if (what && strcmp(what, "exits") != 0)
+        return error_set(err, EINVAL, "--trace: '%.100s' cannot be traced: write exits", what);
+    host->trace_exits = what != NULL;
+    return 0;
+}

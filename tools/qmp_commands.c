@@ -8,6 +8,7 @@
 
 #include "tools/qmp_migrate.h"
 #include "tools/qmp_parameters.h"
+#include "tools/qmp_trace.h"
 #include "tools/server.h"
 
 #define REGISTERS_BYTES 4096
@@ -169,6 +170,7 @@ static const struct command commands[] = {
     {"closefd", "fdname", closefd},
     {"x-registers", "cpu", x_registers},
     {"x-memory-map", "", x_memory_map},
+    {"x-trace-exits", "", qmp_trace_exits},
 };
 
 static const struct command *command_table(size_t *count)

@@ -8,6 +8,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "tools/exit_trace_print.h"
 #include "tools/qmp_migrate.h"
 #include "vmm/base/log.h"
 
@@ -269,6 +270,8 @@ int server_run(struct server *server)
     }
     gdb_server_close(&server->gdb);
     drain_console(server);
+    if (server->has_guest)
+        exit_trace_report(server->host.machine);
     return server->host.in_doubt ? SERVER_EXIT_IN_DOUBT : server->exit_code;
 }
 

@@ -66,22 +66,33 @@ int bus_add(struct bus *bus, enum bus_space space, const struct bus_window *wind
     return 0;
 }
 
+/* The window that answers there, or NULL. */
+static const struct bus_window *find(const struct bus *bus, enum bus_space space, uint64_t address)
+{
+    unsigned after = upper_bound(bus, space, address);
+    const struct bus_window *window = after ? &bus->window[space][after - 1] : NULL;
+
+    return window && address - window->start < window->bytes ? window : NULL;
+}
+
 void bus_access(struct bus *bus, enum bus_space space, uint64_t address, uint8_t *data,
                 unsigned bytes, bool is_write)
 {
-    unsigned after = upper_bound(bus, space, address);
+    const struct bus_window *window = find(bus, space, address);
 
     if (!is_write)
         memset(data, 0xff, bytes);
-    if (after > 0) {
-        const struct bus_window *window = &bus->window[space][after - 1];
+    if (window)
+        window->access(window->opaque, address - window->start, data, bytes, is_write);
+    else
+        __atomic_fetch_add(&bus->unmapped, 1, __ATOMIC_RELAXED);
+}
 
-        if (address - window->start < window->bytes) {
-            window->access(window->opaque, address - window->start, data, bytes, is_write);
-            return;
-        }
-    }
-    __atomic_fetch_add(&bus->unmapped, 1, __ATOMIC_RELAXED);
+const char *bus_window_name(const struct bus *bus, enum bus_space space, uint64_t address)
+{
+    const struct bus_window *window = find(bus, space, address);
+
+    return window ? window->name : NULL;
 }
 
 uint64_t bus_unmapped_accesses(const struct bus *bus)

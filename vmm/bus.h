@@ -51,6 +51,9 @@ int bus_add(struct bus *bus, enum bus_space space, const struct bus_window *wind
 void bus_access(struct bus *bus, enum bus_space space, uint64_t address, uint8_t *data,
                 unsigned bytes, bool is_write);
 
+/* The name of the window that answers there; NULL: none does. Any thread. */
+const char *bus_window_name(const struct bus *bus, enum bus_space space, uint64_t address);
+
 /* Accesses that no window answered. Any thread. */
 uint64_t bus_unmapped_accesses(const struct bus *bus);
 

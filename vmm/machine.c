@@ -149,6 +149,8 @@ static int create_vcpus(struct machine *machine, struct error *err)
     if (ret)
         return ret;
     machine->has_vcpus = true;
+    for (unsigned i = 0; machine->exit_trace && i < machine->description.ncpus; i++)
+        machine->vcpus.vcpu[i].trace = &machine->exit_trace[i];
     for (unsigned i = 0; !ret && i < machine->description.ncpus; i++)
         ret = cpuid_apply(machine->vcpus.vcpu[i].fd, i, &machine->description, err);
     if (!ret)
@@ -156,6 +158,17 @@ static int create_vcpus(struct machine *machine, struct error *err)
     if (!ret) /* now rather than while a guest stands still to be saved */
         ret = vcpu_state_list_msrs(machine->kvm, machine->vcpus.vcpu[0].fd, &machine->msrs, err);
     return ret;
+}
+
+static int create_exit_trace(struct machine *machine, struct error *err)
+{
+    size_t bytes = machine->description.ncpus * sizeof(*machine->exit_trace);
+
+    machine->exit_trace = aligned_alloc(_Alignof(struct exit_trace), bytes);
+    if (!machine->exit_trace)
+        return error_set(err, ENOMEM, "no memory to count exits");
+    memset(machine->exit_trace, 0, bytes);
+    return 0;
 }
 
 static int build(struct machine *machine, const void *fdt, size_t fdt_bytes,
@@ -186,6 +199,8 @@ static int build(struct machine *machine, const void *fdt, size_t fdt_bytes,
         ret = create_memory(machine, host->backing, err);
     if (!ret)
         ret = create_devices(machine, err);
+    if (!ret && host->trace_exits)
+        ret = create_exit_trace(machine, err);
     if (!ret)
         ret = create_vcpus(machine, err);
     return ret;
@@ -242,6 +257,7 @@ void machine_destroy(struct machine *machine)
     if (machine->event_fd >= 0)
         close(machine->event_fd);
     pthread_mutex_destroy(&machine->lock);
+    free(machine->exit_trace);
     free(machine->fdt);
     free(machine);
 }

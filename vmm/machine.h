@@ -9,7 +9,9 @@
 #include <stdint.h>
 
 #include "vmm/base/error.h"
+#include "vmm/bus.h"
 #include "vmm/dirty_log.h"
+#include "vmm/exit_trace.h"
 #include "vmm/kvm.h"
 #include "vmm/loader.h"
 #include "vmm/machine_tree.h"
@@ -49,6 +51,7 @@ struct machine_exit {
 struct machine_host {
     enum memory_backing backing;
     uint32_t dirty_ring_entries; /* 0: the dirty log is a bitmap; else every vCPU has a ring */
+    bool trace_exits;            /* for machine_exit_trace() */
 };
 
 struct machine;
@@ -118,6 +121,12 @@ struct dirty_log_vm machine_dirty_log(struct machine *machine);
 unsigned machine_ncpus(const struct machine *machine);
 /* Accesses to unmapped ports and MMIO so far. */
 uint64_t machine_unmapped_accesses(const struct machine *machine);
+/* What all vCPUs left KVM_RUN for so far, here: complete where the guest stands still or has ended
+ * or moved. Overwrites `merged`. Any state, not from a vCPU thread. -ENOENT where exits
+ * are not counted (struct machine_host). */
+int machine_exit_trace(struct machine *machine, struct exit_trace *merged, struct error *err);
+/* The windows that answer the guest; borrowed. */
+const struct bus *machine_bus(const struct machine *machine);
 
 /* Readable (poll) when the machine stopped by itself or console output waits. machine_event_ack()
  * resets it. */

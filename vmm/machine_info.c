@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/kvm.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -125,6 +126,25 @@ unsigned machine_ncpus(const struct machine *machine)
 uint64_t machine_unmapped_accesses(const struct machine *machine)
 {
     return bus_unmapped_accesses(&machine->bus);
+}
+
+int machine_exit_trace(struct machine *machine, struct exit_trace *merged, struct error *err)
+{
+    if (!machine->exit_trace)
+        return error_set(err, ENOENT,
+                         "exits are not counted: start the guest's pageferry with --trace exits");
+    /* One vCPU ended the guest; the others, and its own last exit, may be on their way. */
+    if (machine_state(machine) == MACHINE_STOPPED && machine->has_vcpus)
+        vcpu_set_park(&machine->vcpus);
+    memset(merged, 0, sizeof(*merged));
+    for (unsigned i = 0; i < machine->description.ncpus; i++)
+        exit_trace_merge(merged, &machine->exit_trace[i]);
+    return 0;
+}
+
+const struct bus *machine_bus(const struct machine *machine)
+{
+    return &machine->bus;
 }
 
 int machine_event_fd(const struct machine *machine)

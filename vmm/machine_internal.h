@@ -31,6 +31,7 @@ struct machine {
     uint64_t dirtied[MACHINE_MAX_CPUS]; /* entries of each ring at the last machine_throttle() */
     struct bus bus;
     struct vcpu_set vcpus;
+    struct exit_trace *exit_trace; /* one for each vCPU; NULL: exits are not counted */
     struct serial serial;
     struct exit_port exit_port;
     struct probe probe;

@@ -14,6 +14,7 @@
 #include "vmm/base/error.h"
 #include "vmm/bus.h"
 #include "vmm/dirty_ring.h"
+#include "vmm/exit_trace.h"
 #include "vmm/kvm.h"
 #include "vmm/machine_tree.h"
 
@@ -51,10 +52,11 @@ struct vcpu {
     struct kvm_run *run;
     bool has_thread;
     pthread_t thread;
-    bool parked;    /* set's lock */
-    bool held;      /* set's lock: stays parked while the others run */
-    unsigned stuck; /* its thread's: ring-full exits in a row without an entry */
-    unsigned trial; /* set's lock: the last trial entry that was made */
+    bool parked;              /* set's lock */
+    bool held;                /* set's lock: stays parked while the others run */
+    struct exit_trace *trace; /* its thread's; NULL: exits are not counted */
+    unsigned stuck;           /* its thread's: ring-full exits in a row without an entry */
+    unsigned trial;           /* set's lock: the last trial entry that was made */
     /* vcpu_throttle.c, set's lock: */
     unsigned throttle;      /* percent of time taken from it */
     uint64_t slice_end_ns;  /* while it runs; 0: it is not slowed */

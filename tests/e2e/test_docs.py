@@ -34,7 +34,7 @@ def test_options():
         options = set(re.findall(r"^ +(?:-\w, |--[a-z]+, )?(--[a-z-]+)", shown, re.M))
         options |= set(re.findall(r"^ +(--[a-z]+), --", shown, re.M))
         if command == "ctl":
-            options = {"--control"}
+            options = {"--control", "--json"}
         documented(name, options)
         section = f".SH OPTIONS OF {bench[0].upper()}\n" if bench else ".SH OPTIONS\n"
         told = set(re.findall(r"^\.(?:B|BI|BR) .*?(--[a-z-]+)", page(name).split(section)[1].split(".SH")[0], re.M))

@@ -55,8 +55,9 @@ static void *read_image(size_t *bytes)
     return image;
 }
 
-struct machine *test_guest_create(const struct kvm *kvm, unsigned ncpus, uint64_t memory_bytes,
-                                  const char *bootargs, bool load)
+struct machine *test_guest_create_on(const struct kvm *kvm, const struct machine_host *made_for,
+                                     unsigned ncpus, uint64_t memory_bytes, const char *bootargs,
+                                     bool load)
 {
     struct machine_description *description = calloc(1, sizeof(*description));
     struct machine *machine = NULL;
@@ -71,7 +72,7 @@ struct machine *test_guest_create(const struct kvm *kvm, unsigned ncpus, uint64_
     (void)snprintf(description->bootargs, sizeof(description->bootargs), "%s", bootargs);
     must(machine_host_cpu(kvm, "host", description, &err), &err);
     must(machine_tree_build(description, &fdt, &fdt_bytes, &err), &err);
-    must(machine_create(&machine, kvm, fdt, fdt_bytes, &host, &err), &err);
+    must(machine_create(&machine, kvm, fdt, fdt_bytes, made_for, &err), &err);
     free(fdt);
     free(description);
     if (load) {
@@ -84,6 +85,12 @@ struct machine *test_guest_create(const struct kvm *kvm, unsigned ncpus, uint64_
         free(image);
     }
     return machine;
+}
+
+struct machine *test_guest_create(const struct kvm *kvm, unsigned ncpus, uint64_t memory_bytes,
+                                  const char *bootargs, bool load)
+{
+    return test_guest_create_on(kvm, &host, ncpus, memory_bytes, bootargs, load);
 }
 
 static void drain(struct machine *machine, struct test_console *console)
@@ -208,9 +215,9 @@ static void copy_memory(struct machine *from, struct machine *to)
     }
 }
 
-static struct machine *hop(const struct kvm *kvm, struct machine *from,
-                           struct test_console *console, const struct timespec *nap,
-                           test_guest_change *change)
+static struct machine *hop(const struct kvm *kvm, const struct machine_host *made_for,
+                           struct machine *from, struct test_console *console,
+                           const struct timespec *nap, test_guest_change *change)
 {
     struct machine *to = NULL;
     struct error err = {0};
@@ -218,7 +225,7 @@ static struct machine *hop(const struct kvm *kvm, struct machine *from,
     const void *fdt = machine_fdt(from, &fdt_bytes);
     void *state;
 
-    must(machine_create(&to, kvm, fdt, fdt_bytes, &host, &err), &err);
+    must(machine_create(&to, kvm, fdt, fdt_bytes, made_for, &err), &err);
     must(machine_save(from, &state, &state_bytes, &err), &err);
     copy_memory(from, to);
     if (nap)
@@ -234,20 +241,26 @@ static struct machine *hop(const struct kvm *kvm, struct machine *from,
     return to;
 }
 
-struct machine *test_guest_hop(const struct kvm *kvm, struct machine *from,
-                               struct test_console *console)
-{
-    return hop(kvm, from, console, NULL, NULL);
-}
-
 struct machine *test_guest_hop_slowly(const struct kvm *kvm, struct machine *from,
                                       struct test_console *console, const struct timespec *nap)
 {
-    return hop(kvm, from, console, nap, NULL);
+    return hop(kvm, &host, from, console, nap, NULL);
+}
+
+struct machine *test_guest_hop_to(const struct kvm *kvm, const struct machine_host *made_for,
+                                  struct machine *from, struct test_console *console)
+{
+    return hop(kvm, made_for, from, console, NULL, NULL);
+}
+
+struct machine *test_guest_hop(const struct kvm *kvm, struct machine *from,
+                               struct test_console *console)
+{
+    return test_guest_hop_to(kvm, &host, from, console);
 }
 
 struct machine *test_guest_hop_changed(const struct kvm *kvm, struct machine *from,
                                        struct test_console *console, test_guest_change *change)
 {
-    return hop(kvm, from, console, NULL, change);
+    return hop(kvm, &host, from, console, NULL, change);
 }

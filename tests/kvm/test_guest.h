@@ -27,6 +27,10 @@ void test_guest_open_kvm(struct kvm *kvm);
  * without anything, as a destination is. Fails the test on any error. */
 struct machine *test_guest_create(const struct kvm *kvm, unsigned ncpus, uint64_t memory_bytes,
                                   const char *bootargs, bool load);
+/* As above, with what the machine is built with here. */
+struct machine *test_guest_create_on(const struct kvm *kvm, const struct machine_host *made_for,
+                                     unsigned ncpus, uint64_t memory_bytes, const char *bootargs,
+                                     bool load);
 
 /* Pumps the console until the text appears in it, or the guest stops (false). */
 bool test_guest_wait_text(struct machine *machine, struct test_console *console, const char *text);
@@ -49,6 +53,8 @@ void test_guest_wait_beats(struct machine *machine, uint64_t beats);
  * machine_restore(), RAM by copying. The old one is destroyed; the new one is paused. */
 struct machine *test_guest_hop(const struct kvm *kvm, struct machine *from,
                                struct test_console *console);
+struct machine *test_guest_hop_to(const struct kvm *kvm, const struct machine_host *made_for,
+                                  struct machine *from, struct test_console *console);
 /* As above, with a nap between saving and loading. */
 struct machine *test_guest_hop_slowly(const struct kvm *kvm, struct machine *from,
                                       struct test_console *console, const struct timespec *nap);
