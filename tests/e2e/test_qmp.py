@@ -114,6 +114,7 @@ def test_arguments():
             ("migrate-set-parameters", {"x-dirty-log": 1}), ("migrate-set-parameters", {"x-dirty-log": "bitmap"}),
             ("migrate-set-parameters", {"x-deadline-ms": 99}), ("migrate-set-parameters", {"x-keepalive-ms": 999}),
             ("x-resolve", {"owner": "nobody"}), ("x-resolve", {"owner": "source"}), ("x-resolve", {"force": True}),
+            ("x-trace-exits", {}),
             ("migrate-set-parameters", {"x-chunk-pages": 65}), ("migrate-set-parameters", {"x-chunk-pages": 1 << 21}),
             ("migrate-set-parameters", {"downtime-limit": 7, "x-chunk-pages": 0}),
             ("migrate-set-parameters", {"multifd-channels": 17}),
@@ -135,7 +136,7 @@ def test_arguments():
            "multifd-compression": "none", "multifd-zstd-level": 1, "x-zero-copy": "auto", "x-zero-pages": "first",
            "x-timeout-ms": 0, "x-on-timeout": "cancel", "x-throttle": "0"}, "query-migrate-parameters")
     names = {c["name"] for c in here.command("query-commands")}
-    for name in names - {"quit", "migrate", "getfd", "closefd", "x-resolve"}:
+    for name in names - {"quit", "migrate", "getfd", "closefd", "x-resolve", "x-trace-exits"}:
         here.command(name)
     here.command("cont")
     texts = [here.command("x-registers", cpu=cpu)["text"] for cpu in (0, 1)]
