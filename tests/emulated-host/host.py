@@ -87,7 +87,7 @@ def write_list(build, output):
         lines.append(f"add_test({quoted(name, *command, *words)})\n"
                      f"set_tests_properties({quoted(name)} PROPERTIES LABELS emulated-host {properties})\n")
 
-    for variant in plan.VARIANTS:
+    for variant in plan.ORDINARY:
         fixture = quoted(f"emulated.{variant}")
         add(f"emulated.{variant}.boot", ("boot", variant), f"FIXTURES_SETUP {fixture} TIMEOUT {plan.CTEST_LIMIT_S}")
         for test in plan.chosen(variant, plan.tests(build)):

@@ -16,8 +16,8 @@ PYTHON = os.path.realpath(sys.executable)
 DIRTY_TRACKING = r"kvm\.test_dirty_log.*|kvm\.test_machine|e2e\.memcheck_short"
 # Two kernels answer these alike, unless KVM breaks: what concerns peers, processes and the command line, not the guest.
 # (And the full selftest, whose parts are kvm tests.) Each runs on one of them, so that both take about as long.
-ON_6_12 = r"e2e\.(bench|bench_migrate|bench_pause|framebuffer|kill|network|record|resolve|selftest|snapshot)"
-ON_6_1 = r"e2e\.(bad_peers|cli|compare_qemu|control|qmp)"
+ON_6_12 = r"e2e\.(bench_pause|framebuffer|gdb|kill|network|selftest|snapshot)|kvm\.test_dirty_log_oracle"
+ON_6_1 = r"e2e\.(bad_peers|bench|bench_migrate|cli|compare_qemu|control|qmp|record|resolve|trace)"
 EVERYTHING = os.environ.get("PAGEFERRY_EMULATED_FULL")
 
 # An emulated CPU without AVX is faster; one host has it, so that its state is saved and restored there too.
@@ -37,6 +37,9 @@ VARIANTS = {
     "6.12-linux": Variant("6.12", "", NO_AVX, 1, LINUX),
     "6.1-linux": Variant("6.1", "", WITH_AVX, 1, LINUX),
 }
+# Kernel 6.1 with one CPU hangs now and then under a Linux guest (README.md): no verdict for an ordinary run.
+ONLY_IN_FULL = () if EVERYTHING else ("6.1-linux",)
+ORDINARY = tuple(variant for variant in VARIANTS if variant not in ONLY_IN_FULL)
 
 NOT_INSIDE = {
     "e2e.bench_bitmap": "needs no KVM: it runs outside everywhere",
